@@ -1,0 +1,2 @@
+// TensorFlow includes <highwayhash/endianess.h> but ships it under external/.
+#include "external/highwayhash/highwayhash/endianess.h"

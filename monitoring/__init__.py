@@ -1,0 +1,1 @@
+"""Data quality, drift verdicts, the retraining policy and the history they read."""

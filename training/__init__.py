@@ -1,0 +1,1 @@
+"""The vocabulary, the pure decisions, the detectors and the training job."""

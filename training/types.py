@@ -1,0 +1,212 @@
+"""The vocabulary: what the four rooms say to each other.
+
+Frozen values, validated where they enter. Times are aware and in UTC, rates are fractions of one,
+and every verdict carries its reason.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+ColumnKind = Literal["numeric", "categorical"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One feature: `numeric` columns hold real numbers or NaN, `categorical` ones strings or None."""
+
+    name: str
+    kind: ColumnKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSchema:
+    """The features of a model in order, and the columns that are known but never features."""
+
+    features: tuple[Column, ...]
+    time_column: str | None = None
+    label_column: str | None = None
+    ignored: tuple[str, ...] = ()
+
+    def names(self, kind: ColumnKind | None = None) -> list[str]:
+        """Return the names of all features, or of those of one kind."""
+        return [column.name for column in self.features if kind is None or column.kind == kind]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectVersion:
+    """One stored object as it was listed: `version` changes whenever its content does."""
+
+    key: str
+    size: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A batch of rows that arrived together; `id` is the object's name or its partition path."""
+
+    id: str
+    objects: tuple[ObjectVersion, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the listed versions, equal only while the content is unchanged."""
+        listed = "\n".join(f"{item.key} {item.version}" for item in self.objects)
+        return hashlib.sha256(listed.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowVersion:
+    """A window together with the fingerprint under which it was taken (lineage)."""
+
+    id: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorSpec:
+    """A detector by its name in `training.detectors`, and the options that its config validates."""
+
+    name: str = "autoencoder"
+    options: dict[str, float | int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRequest:
+    """Everything that determines a training; its id is a content hash, so a re-run finds its result."""
+
+    model: str
+    windows: tuple[WindowVersion, ...]
+    schema: FeatureSchema
+    detector: DetectorSpec
+    target_alert_rate: float
+    threshold_method: str
+    world_size: int
+    seed: int
+    champion_version: str | None
+
+    @property
+    def id(self) -> str:
+        """Sixteen hexadecimal digits that change with any field."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threshold:
+    """The flood mark: rows that score above `value` are alerts."""
+
+    value: float
+    method: str
+    target_alert_rate: float
+    calibration_rows: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_alert_rate < 1:
+            raise ValueError(f"target_alert_rate is {self.target_alert_rate}; it must lie between 0 and 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """What the control plane hands to the ranks, as one JSON file. Paths are absolute."""
+
+    request: TrainingRequest
+    training_rows: str
+    calibration_rows: str
+    output: str
+    format_version: Literal[1] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingResult:
+    """What a training leaves behind, as one JSON file that is written last."""
+
+    request_id: str
+    world_size: int
+    rows: int
+    epochs: int
+    loss: float
+    seconds: float
+    threshold: Threshold
+    artifact: str
+    format_version: Literal[1] = 1
+
+
+class DriftStatus(StrEnum):
+    """INCONCLUSIVE never passes for STABLE."""
+
+    STABLE = "STABLE"
+    DRIFTED = "DRIFTED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnDrift:
+    """One column's distance from the reference; `score` is None when it could not be computed."""
+
+    column: str
+    method: str
+    score: float | None
+    threshold: float
+
+    @property
+    def drifted(self) -> bool | None:
+        """None when there is no score: unknown is neither drifted nor stable."""
+        return None if self.score is None else self.score >= self.threshold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftVerdict:
+    """The verdict on one window; `share` is the share of the scored columns that drifted."""
+
+    status: DriftStatus
+    share: float | None
+    reason: str
+    columns: tuple[ColumnDrift, ...] = ()
+
+    @property
+    def drifted_columns(self) -> list[str]:
+        """Names of the drifted columns, the furthest beyond its threshold first."""
+        drifted = [column for column in self.columns if column.drifted]
+        drifted.sort(key=lambda column: (column.score or 0.0) / column.threshold, reverse=True)
+        return [column.column for column in drifted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrainingDecision:
+    """Whether to retrain, why, and on which windows."""
+
+    retrain: bool
+    reason: str
+    windows: tuple[str, ...] = ()
+
+
+class Verdict(StrEnum):
+    """A gate that was not run is `not_checked`, never `pass`."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    NOT_CHECKED = "not_checked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateResult:
+    """One gate's verdict with the observed value and the bound it was held against."""
+
+    gate: str
+    verdict: Verdict
+    observed: float | None
+    bound: float | None
+    reason: str
+
+
+class PromotionOutcome(StrEnum):
+    """What became of a candidate, or of a champion."""
+
+    PROMOTED = "promoted"
+    REFUSED = "refused"
+    UNDECIDED = "undecided"
+    ROLLED_BACK = "rolled_back"
