@@ -16,7 +16,10 @@ import hashlib
 import json
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from training.errors import InvalidArtifactError
+from training.types import TrainingRequest
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -78,6 +81,12 @@ def verify(folder: Path) -> None:
     ]
     if wrong:
         raise InvalidArtifactError(f"truncated or exchanged in {folder}: {', '.join(wrong)}")
+
+
+def read_request(folder: Path) -> TrainingRequest:
+    """Return the request that the training in `folder` answered."""
+    lineage = json.loads((folder / LINEAGE).read_text())
+    return TypeAdapter(TrainingRequest).validate_python(lineage["request"])
 
 
 def _digest(path: Path) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import onnxruntime
 import pandas as pd
 from pydantic import TypeAdapter
@@ -33,28 +34,41 @@ class Scorer:
             InvalidArtifactError: The folder is not a complete, unchanged artifact.
         """
         artifact.verify(folder)
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
         return cls(
             schema=TypeAdapter(FeatureSchema).validate_json((folder / artifact.SCHEMA).read_bytes()),
             threshold=TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes()),
             preprocessing=Preprocessing.from_json((folder / artifact.PREPROCESSING).read_text()),
-            session=onnxruntime.InferenceSession(
-                str(folder / artifact.NETWORK), options, providers=["CPUExecutionProvider"]
-            ),
+            session=open_network((folder / artifact.NETWORK).read_bytes()),
         )
 
-    def score(self, frame: pd.DataFrame) -> np.ndarray:
+    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
         """Return one float64 anomaly score per row of `frame`, higher being more anomalous.
 
         Raises:
             InvalidWindowError: A feature is missing or is not of its column's kind.
         """
-        (name,) = [item.name for item in self.session.get_inputs()]
-        scores = [
-            self.session.run(
-                None, {name: self.preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])}
-            )[0]
-            for start in range(0, len(frame), ROWS_PER_CALL)
-        ]
-        return np.concatenate(scores).astype(np.float64).reshape(-1) if scores else np.empty(0)
+        return score_rows(self.session, self.preprocessing, frame)
+
+
+def open_network(network: bytes, *, threads: int = 0) -> onnxruntime.InferenceSession:
+    """Open an ONNX network for scoring; `threads` limits it to so many, 0 takes every core."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(network, options, providers=["CPUExecutionProvider"])
+
+
+def score_rows(
+    session: onnxruntime.InferenceSession, preprocessing: Preprocessing, frame: pd.DataFrame
+) -> npt.NDArray[np.float64]:
+    """Score raw rows, as training and serving both do.
+
+    Raises:
+        InvalidWindowError: A feature is missing or is not of its column's kind.
+    """
+    (name,) = [item.name for item in session.get_inputs()]
+    scores = [
+        session.run(None, {name: preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])})[0]
+        for start in range(0, len(frame), ROWS_PER_CALL)
+    ]
+    return np.concatenate(scores).astype(np.float64).reshape(-1) if scores else np.empty(0)

@@ -1,0 +1,139 @@
+"""The command line. Heavy rooms are imported by the command that needs them, after the environment is set."""
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.ledger import Ledger
+from infra.prefect_server import prefect_environment, wait_for_api
+from infra.settings import Settings, load_settings
+from infra.stores import open_store
+from monitoring.history import History
+from monitoring.status import status as describe_status
+from training.errors import ConfigurationError, FloodmarkError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Home = Annotated[
+    Path | None, typer.Option(help="Folder of everything that is written; .floodmark by default")
+]
+Model = Annotated[str | None, typer.Option(help="Name of the registered model")]
+Config = Annotated[Path | None, typer.Option(help="Configuration; floodmark.toml by default")]
+
+DONE, FAILED, WRONG_USE, REFUSED = 0, 1, 2, 3
+
+
+@app.callback()
+def floodmark() -> None:
+    """Keep an anomaly-detection model fresh: drift, retraining, gates, promotion.
+
+    With --debug anywhere, an error shows its traceback.
+    """
+
+
+@app.command()
+def run(
+    source: Annotated[str, typer.Argument(help="A folder or s3://bucket/prefix")],
+    home: Home = None,
+    model: Model = None,
+    time_column: Annotated[
+        str | None, typer.Option(help="Column with the rows' times; never a feature")
+    ] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with 0/1 labels, for judging only")] = None,
+    config: Config = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on when no window is left")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 after a quarantine or a refusal")
+    ] = False,
+) -> None:
+    """Take every new window of SOURCE through the whole loop."""
+    settings = load_settings(
+        config,
+        {"home": home, "model": model, "time_column": time_column, "label_column": label_column},
+    )
+    silence_usage_reports()
+    with prefect_environment(settings.home):
+        from flows.console import Progress  # noqa: PLC0415 - after the environment is set
+        from flows.loop import run_loop  # noqa: PLC0415 - Prefect reads its environment when imported
+
+        wait_for_api()
+        progress = Progress(settings)
+        progress.close(run_loop(settings, source, follow=follow, report=progress))
+    if strict and progress.refusals:
+        raise typer.Exit(REFUSED)
+
+
+@app.command()
+def status(
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, schema_version 1")] = False,
+) -> None:
+    """Show where the model stands."""
+    settings, history = load_history(config, home, model)
+    if as_json:
+        typer.echo(json.dumps(describe_status(history, settings.model), indent=2, allow_nan=False))
+        return
+    from flows.console import describe  # noqa: PLC0415 - beside the other commands' imports
+
+    for entry in history.entries:
+        if line := describe(entry.record):
+            typer.echo(line)
+    typer.echo(f"champion: {history.champion or 'none yet'}")
+
+
+@app.command()
+def history(
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    at: Annotated[datetime | None, typer.Option(help="Who was champion at this time (UTC)")] = None,
+) -> None:
+    """Show who was champion when, and why."""
+    _, past = load_history(config, home, model)
+    moves = past.champion_moves(until=at.replace(tzinfo=UTC) if at else None)
+    for entry, record in moves[-1:] if at else moves:
+        since = entry.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        typer.echo(
+            f"{since}  version {record.version} after {record.from_version}, by {record.by}: {record.reason}"
+        )
+    if not moves:
+        typer.echo("there was no champion" + (f" at {at.isoformat()}" if at else " yet"))
+
+
+def load_history(config: Path | None, home: Path | None, model: str | None) -> tuple[Settings, History]:
+    """Read a ledger that must exist."""
+    settings = load_settings(config, {"home": home, "model": model})
+    past = Ledger.of(open_store(settings.store_url, settings.s3), settings.model).load()
+    if not past.entries:
+        raise ConfigurationError(
+            f"no ledger of a model named {settings.model} in {settings.store_url}",
+            hint="name the --home and --model of an earlier `floodmark run`",
+        )
+    return settings, past
+
+
+def silence_usage_reports() -> None:
+    """Switch off what the libraries send home."""
+    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    os.environ["DO_NOT_TRACK"] = "true"
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+
+
+def main() -> None:
+    """Run the command line; expected errors go to standard error without a traceback."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments)
+    except FloodmarkError as error:
+        if "--debug" in sys.argv:
+            raise
+        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"error: {error}")
+        sys.exit(WRONG_USE if isinstance(error, ConfigurationError) else FAILED)

@@ -1,0 +1,132 @@
+"""What a person sees while the loop runs: one line a record, a spinner on a terminal only."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from infra.settings import Settings
+from monitoring.history import History
+from monitoring.next_step import Step
+from monitoring.records import FailureRecord, PromotionRecord, Record, TrainingRecord, WindowRecord
+from training.types import PromotionOutcome, RetrainingDecision
+
+
+class Progress:
+    """Reports steps and records, and counts what was refused."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.console = Console(highlight=False, markup=False, soft_wrap=True)
+        self.settings = settings
+        self.windows = 0
+        self.refusals = 0
+        self.spinner: Status | None = None
+
+    def __call__(self, step: Step | None, record: Record | None) -> None:
+        """Show a step that begins (`record` is None) or what came of it."""
+        if self.spinner:
+            self.spinner.stop()
+            self.spinner = None
+        if record is None:
+            if self.console.is_terminal:
+                self.spinner = self.console.status(f"{step} …")
+                self.spinner.start()
+            return
+        self.windows += isinstance(record, WindowRecord)
+        self.refusals += refused(record)
+        if line := describe(record):
+            self.console.print(line)
+
+    def close(self, history: History) -> None:
+        """Say where the loop stands and how to look at it."""
+        if not self.windows:
+            self.console.print(f"nothing to do: all {len(history.latest_windows)} windows were taken before")
+        champion = history.champion
+        self.console.print(f"champion: {f'version {champion}' if champion else 'none yet'}")
+        for command in viewing_commands(self.settings):
+            self.console.print(command)
+
+
+def describe(record: Record) -> str:
+    """One line about a record; empty for those that only keep the books."""
+    match record:
+        case WindowRecord():
+            return f"{record.window.id}  {_window(record)}"
+        case TrainingRecord():
+            return f"training  {record.reason}: {_training(record)}"
+        case PromotionRecord():
+            return f"version {record.version}  {record.outcome.value} by {record.by}: {record.reason}"
+        case FailureRecord():
+            return f"failed  {record.step}: {record.error}"
+        case _:
+            return ""
+
+
+def _window(record: WindowRecord) -> str:
+    if record.outcome == "quarantined":
+        return f"quarantined: {record.reason}"
+    if record.drift is None:
+        return f"{record.outcome}, {record.rows} rows; {_decision(record.decision)}"
+    return (
+        f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
+        f" by version {record.champion_version}; {record.drift.reason}; {_decision(record.decision)}"
+    )
+
+
+def _training(record: TrainingRecord) -> str:
+    if record.outcome == "failed":
+        return f"failed: {record.error}"
+    launched = f"{record.rows} rows, {record.world_size} ranks, {record.seconds:.1f} s"
+    return f"{launched}, registered as version {record.version}"
+
+
+def refused(record: Record) -> bool:
+    """Whether `--strict` makes an exit code of this record."""
+    match record:
+        case WindowRecord():
+            return record.outcome == "quarantined"
+        case PromotionRecord():
+            return record.outcome is PromotionOutcome.REFUSED
+        case TrainingRecord():
+            return record.outcome == "failed"
+        case _:
+            return False
+
+
+def history_table(history: History) -> Table:
+    """Every window, training and promotion in their order."""
+    table = Table("at", "what", "outcome", "reason")
+    for entry in history.entries:
+        at = entry.at.strftime("%Y-%m-%d %H:%M:%S")
+        match entry.record:
+            case WindowRecord() as record:
+                outcome = record.drift.status.value if record.drift else record.outcome
+                rate = f"alert rate {record.alert_rate:.3f}; " if record.alert_rate is not None else ""
+                table.add_row(at, f"window {record.window.id}", outcome, rate + _decision(record.decision))
+            case TrainingRecord() as record:
+                table.add_row(
+                    at, f"training {record.request_id}", record.outcome, record.error or record.reason
+                )
+            case PromotionRecord() as record:
+                table.add_row(at, f"version {record.version}", record.outcome.value, record.reason)
+            case _:
+                pass
+    return table
+
+
+def viewing_commands(settings: Settings) -> list[str]:
+    """Return the commands that show every run in the MLflow and Prefect pages."""
+    home, programs = settings.home, Path(sys.executable).parent
+    store = settings.tracking_uri or f"sqlite:///{home}/mlflow.db --artifacts-destination {home}/artifacts"
+    return [
+        f"MLflow runs and versions: {programs}/mlflow server --port 5000 --backend-store-uri {store}",
+        f"Prefect runs: PREFECT_HOME={home}/prefect {programs}/prefect server start --port 4200",
+    ]
+
+
+def _decision(decision: RetrainingDecision | None) -> str:
+    if decision is None:
+        return "no decision"
+    return f"{'retrain' if decision.retrain else 'no retraining'}: {decision.reason}"

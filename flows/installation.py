@@ -1,0 +1,125 @@
+"""The composition root: from settings to the adapters that the flows act through."""
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pandas as pd
+
+from infra.ledger import Ledger
+from infra.object_store import ObjectStore
+from infra.registry import Registry
+from infra.settings import Settings
+from infra.source import Source
+from infra.stores import open_store
+from monitoring.quality import Profile, clean_frame, profile_of
+from training import artifact
+from training.errors import InvalidWindowError
+from training.scorer import Scorer
+from training.types import FeatureSchema, TrainingRequest, Window, WindowVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """A registered version, loaded: model, flood mark and reference come from one artifact."""
+
+    version: str
+    scorer: Scorer
+    request: TrainingRequest
+    reference: pd.DataFrame
+    profile: Profile
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """The features that the model was trained on."""
+        return self.scorer.schema
+
+
+class Installation:
+    """One model's adapters. Opening it starts nothing; each adapter starts when it is first used."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.champion = lru_cache(maxsize=4)(self._load)
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """Where ledger and scores live."""
+        return open_store(self.settings.store_url, self.settings.s3)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The model's ledger."""
+        return Ledger.of(self.store, self.settings.model)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The model's registry."""
+        return Registry.open(self.settings.home, self.settings.model, self.settings.tracking_uri)
+
+    def source(self, url: str) -> Source:
+        """Open a source of windows."""
+        return Source(store=open_store(url, self.settings.s3), csv=self.settings.csv)
+
+    def training_folder(self, request_id: str) -> Path:
+        """The local folder of one training: its rows, logs, artifact and result."""
+        return self.settings.home / "state" / self.settings.model / "trainings" / request_id
+
+    def write_scores(self, window_id: str, scores: pd.DataFrame) -> None:
+        """Store the scores of one window."""
+        buffer = io.BytesIO()
+        scores.to_parquet(buffer)
+        self.store.write(self._scores_key(window_id), buffer.getvalue())
+
+    def read_scores(self, window_id: str) -> pd.DataFrame:
+        """Return the stored scores of one window."""
+        return pd.read_parquet(io.BytesIO(self.store.read(self._scores_key(window_id))))
+
+    def _scores_key(self, window_id: str) -> str:
+        return f"scores/{self.settings.model}/{window_id}.parquet"
+
+    def _load(self, version: str) -> Champion:
+        folder = self.registry.artifact_folder(version)
+        scorer = Scorer.load(folder)
+        reference = pd.read_parquet(folder / artifact.REFERENCE)
+        return Champion(
+            version=version,
+            scorer=scorer,
+            request=artifact.read_request(folder),
+            reference=reference,
+            profile=profile_of(reference, scorer.schema),
+        )
+
+
+def read_clean(source: Source, window: Window, schema: FeatureSchema) -> pd.DataFrame:
+    """Read a window's known columns by name: numbers as float64, categories as strings or None."""
+    return clean_frame(source.read(window, frozenset(schema.names("categorical"))), schema)
+
+
+def find_windows(source: Source, wanted: Iterable[WindowVersion]) -> list[Window]:
+    """Find windows in a source as they were when they were taken.
+
+    Raises:
+        InvalidWindowError: A window is gone or was rewritten since.
+    """
+    listed = {window.id: window for window in source.windows()}
+    for version in wanted:
+        if version.id not in listed or listed[version.id].fingerprint != version.fingerprint:
+            state = "was rewritten" if version.id in listed else "is gone from the source"
+            raise InvalidWindowError(
+                f"window {version.id} {state} since it was taken",
+                hint="put the object back as it was and run again",
+            )
+    return [listed[version.id] for version in wanted]
+
+
+@lru_cache(maxsize=8)
+def _open(settings_json: str) -> Installation:
+    return Installation(Settings.model_validate_json(settings_json))
+
+
+def open_installation(settings: Settings) -> Installation:
+    """Return the installation of these settings, one for each process."""
+    return _open(settings.model_dump_json())

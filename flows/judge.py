@@ -1,0 +1,135 @@
+"""The flow `judge`: a registered candidate goes through every gate, beside the champion."""
+
+import numpy as np
+import pandas as pd
+from prefect import flow, task
+from prefect.artifacts import create_table_artifact
+from prefect.cache_policies import NO_CACHE
+
+from flows.events import emit
+from flows.installation import Champion, Installation, open_installation
+from flows.retrain import JUDGE_ROWS, prepare_rows
+from flows.retries import when_retryable
+from infra.clean_load import CleanLoad, clean_load
+from infra.settings import Settings
+from monitoring.history import History
+from monitoring.quality import usable_labels
+from monitoring.records import PromotionRecord, TrainingRecord
+from training.errors import RetryableError
+from training.gates import Evidence, run_gates
+from training.inject import INJECTIONS, inject_anomalies
+from training.promotion import decide_promotion
+from training.types import GateResult, PromotionOutcome
+
+INJECTED_ROWS = 400
+
+EVENTS = {
+    PromotionOutcome.PROMOTED: "floodmark.model.promoted",
+    PromotionOutcome.REFUSED: "floodmark.model.refused",
+}
+
+
+@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
+def load_cleanly(installation: Installation, version: str) -> CleanLoad:
+    """Load the registered version with plain MLflow in a fresh process and reproduce its scores."""
+    return clean_load(installation.registry, version)
+
+
+@task(cache_policy=NO_CACHE)
+def gather_evidence(
+    candidate: Champion, champion: Champion | None, judge_rows: pd.DataFrame, loaded: CleanLoad, seed: int
+) -> Evidence:
+    """Score the held-out rows, and anomalies made from them, with both models on the same rows."""
+    schema = candidate.schema
+    labels = usable_labels(judge_rows, schema)
+    normal = judge_rows if labels is None else judge_rows[labels == 0]
+    injected, kinds = inject_anomalies(normal, schema, kinds=list(INJECTIONS), seed=seed, count=INJECTED_ROWS)
+
+    def scores(model: Champion | None, rows: pd.DataFrame) -> np.ndarray | None:
+        return model.scorer.score(rows) if model else None
+
+    return Evidence(
+        threshold=candidate.scorer.threshold.value,
+        target_alert_rate=candidate.scorer.threshold.target_alert_rate,
+        clean_load_difference=loaded.difference,
+        clean_load_error=loaded.error,
+        judge_scores=candidate.scorer.score(judge_rows),
+        judge_labels=labels,
+        injected_scores=candidate.scorer.score(injected),
+        injected_kinds=kinds,
+        champion_version=champion.version if champion else None,
+        champion_threshold=champion.scorer.threshold.value if champion else None,
+        champion_judge_scores=scores(champion, judge_rows),
+        champion_injected_scores=scores(champion, injected),
+    )
+
+
+@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
+def report_gates(installation: Installation, record: PromotionRecord) -> None:
+    """Attach the gate report to the version in MLflow and to the flow run in Prefect."""
+    rows = [
+        {
+            "gate": gate.gate,
+            "verdict": gate.verdict.value,
+            "observed": gate.observed,
+            "bound": gate.bound,
+            "reason": gate.reason,
+        }
+        for gate in record.gates
+    ]
+    installation.registry.report_gates(record.version, record.outcome.value, rows)
+    create_table_artifact(
+        table=rows, key="gate-report", description=f"version {record.version}: {record.reason}"
+    )
+
+
+@flow(name="judge", flow_run_name="judge version {training.version}")
+def judge(settings: Settings, source: str, training: TrainingRecord) -> PromotionRecord:
+    """Gather evidence, run all gates, decide. The aliases move afterwards, by the record alone."""
+    installation = open_installation(settings)
+    history = installation.ledger.load()
+    version = str(training.version)
+    installation.registry.set_alias("challenger", version)
+    candidate = installation.champion(version)
+    champion = installation.champion(history.champion) if history.champion else None
+    loaded = load_cleanly(installation, version)
+    judge_rows = held_out_rows(installation, source, candidate, training)
+    evidence = gather_evidence(candidate, champion, judge_rows, loaded, settings.training.seed)
+    gates = run_gates(evidence, settings.gates)
+    record = decide(installation, history, version, gates)
+    report_gates(installation, record)
+    if event := EVENTS.get(record.outcome):
+        emit(settings, event, version=version, champion=history.champion)
+    return record
+
+
+def held_out_rows(
+    installation: Installation, source: str, candidate: Champion, training: TrainingRecord
+) -> pd.DataFrame:
+    """Return the rows that neither training nor calibration saw, prepared again if need be."""
+    stored = installation.training_folder(training.request_id) / JUDGE_ROWS
+    if not stored.is_file():
+        prepare_rows(installation, source, candidate.request)
+    return pd.read_parquet(stored)
+
+
+def decide(
+    installation: Installation, history: History, version: str, gates: tuple[GateResult, ...]
+) -> PromotionRecord:
+    """Decide on the gates, against the champion that they compared with.
+
+    Raises:
+        RetryableError: Somebody moved the champion meanwhile; the candidate is judged again.
+    """
+    champion_now = installation.registry.aliases().champion
+    decision = decide_promotion(gates, history.champion, champion_now)
+    if decision.judge_again:
+        raise RetryableError(decision.reason, hint="nothing was promoted; the next run judges it again")
+    return PromotionRecord(
+        version=version,
+        from_version=history.champion,
+        by="gates",
+        outcome=decision.outcome,
+        reason=decision.reason,
+        gates=gates,
+    )

@@ -1,0 +1,89 @@
+"""The flow `floodmark`: the whole loop, one ledger entry a step, until nothing is left to do."""
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from prefect import flow
+
+from flows.installation import Installation, open_installation
+from flows.judge import judge
+from flows.monitor import monitor
+from flows.retrain import retrain
+from flows.settle import settle
+from infra.ledger import LedgerMovedError
+from infra.settings import Settings
+from infra.source import Source
+from monitoring.history import History
+from monitoring.next_step import Judge, Settle, Step, TakeWindow, Train, next_step
+from monitoring.reconcile import moved_by_person
+from monitoring.records import FailureRecord, Record
+from training.errors import RetryableError
+
+Report = Callable[[Step | None, Record | None], None]
+"""Called with a step before it is taken, and with its record after."""
+
+
+@flow(name="floodmark", flow_run_name="floodmark {settings.model} on {source}")
+def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -> History:
+    """Take every step that the ledger and the source ask for; with `follow`, wait for more.
+
+    Raises:
+        RetryableError: A step failed in passing; the ledger says which, and the next run takes it again.
+    """
+    installation = open_installation(settings)
+    opened = installation.source(source)
+    while True:
+        try:
+            history = follow_person(installation, report)
+            step = next_step(history, opened.windows())
+            if step is not None:
+                take(installation, opened, history, step, report)
+            elif not follow:
+                return history
+        except LedgerMovedError:
+            continue
+        except RetryableError:
+            if not follow:
+                raise
+            step = None
+        if step is None:
+            time.sleep(settings.follow_seconds)
+
+
+def follow_person(installation: Installation, report: Report) -> History:
+    """Load the ledger, after recording a move of the champion that a person made in MLflow."""
+    history = installation.ledger.load()
+    if record := moved_by_person(history, installation.registry.aliases().champion):
+        history = installation.ledger.append(history, record)
+        report(None, record)
+    return history
+
+
+def take(installation: Installation, source: Source, history: History, step: Step, report: Report) -> None:
+    """Claim a step, perform it, and append what became of it."""
+    settings, ledger = installation.settings, installation.ledger
+    history = ledger.claim(history, str(step), lease=timedelta(seconds=settings.lease_seconds))
+    report(step, None)
+    try:
+        record = perform(settings, source.store.url, step)
+    except Exception as error:
+        failure = FailureRecord(step=str(step), error=f"{type(error).__name__}: {error}")
+        ledger.append(history, failure)
+        report(step, failure)
+        raise
+    ledger.append(history, record)
+    report(step, record)
+
+
+def perform(settings: Settings, source: str, step: Step) -> Record:
+    """Run the flow of a step."""
+    match step:
+        case TakeWindow(window=window):
+            return monitor(settings, source, window)
+        case Train(reason=reason, windows=windows):
+            return retrain(settings, source, reason, windows)
+        case Judge(training=training):
+            return judge(settings, source, training)
+        case Settle(promotion=promotion):
+            return settle(settings, promotion)

@@ -1,0 +1,169 @@
+"""The flow `monitor`: one window from its objects to a record. It reads like the loop's first half."""
+
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+
+from flows.events import emit
+from flows.installation import Champion, Installation, open_installation
+from flows.retries import when_retryable
+from infra.settings import Settings
+from infra.source import Source
+from monitoring.drift import calibrate_thresholds, drift_verdict
+from monitoring.evidently_drift import column_scores
+from monitoring.history import History
+from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
+from monitoring.quality import Profile, check_quality, clean_frame, quarantine_reason
+from monitoring.records import WindowRecord
+from monitoring.schema import infer_schema
+from training.errors import InvalidWindowError
+from training.types import DriftStatus, DriftVerdict, FeatureSchema, RetrainingDecision, Window, WindowVersion
+
+
+@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
+def read_window(source: Source, window: Window, schema: FeatureSchema | None) -> pd.DataFrame:
+    """Read a window's rows; categories known from the schema are never parsed as numbers."""
+    return source.read(window, frozenset(schema.names("categorical")) if schema else frozenset())
+
+
+@task(cache_policy=NO_CACHE)
+def check_contract(
+    frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, settings: Settings
+) -> list[str]:
+    """Hold a window against the data contract; return the warnings.
+
+    Raises:
+        InvalidWindowError: The window is to be quarantined.
+    """
+    findings = check_quality(frame, schema, profile, limits=settings.quality, now=datetime.now(UTC))
+    if reason := quarantine_reason(findings):
+        raise InvalidWindowError(reason)
+    return [finding.message for finding in findings]
+
+
+@task(cache_policy=NO_CACHE)
+def score_window(rows: pd.DataFrame, champion: Champion) -> np.ndarray:
+    """Score rows with the champion; float64 (rows,).
+
+    Raises:
+        InvalidWindowError: A score is not finite, so that no alert of this window could be trusted.
+    """
+    scores = champion.scorer.score(rows)
+    if not np.isfinite(scores).all():
+        broken = int((~np.isfinite(scores)).sum())
+        raise InvalidWindowError(
+            f"{broken} of {len(scores)} scores of version {champion.version} are not finite"
+        )
+    return scores
+
+
+@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
+def store_scores(
+    installation: Installation, window: Window, rows: pd.DataFrame, champion: Champion, scores: np.ndarray
+) -> int:
+    """Store scores and alerts beside the rows' times; return the number of alerts."""
+    threshold = champion.scorer.threshold.value
+    alerts = scores > threshold
+    time_column = champion.schema.time_column
+    times = {time_column: rows[time_column]} if time_column else {}
+    columns = {
+        **times,
+        "anomaly_score": scores,
+        "threshold": threshold,
+        "is_anomaly": alerts,
+        "model_version": champion.version,
+    }
+    installation.write_scores(window.id, pd.DataFrame(columns, index=rows.index))
+    return int(alerts.sum())
+
+
+@task(cache_policy=NO_CACHE)
+def check_drift(rows: pd.DataFrame, champion: Champion, settings: Settings) -> DriftVerdict:
+    """Compare a window with the champion's reference: Evidently's distances, our calibrated verdict."""
+    schema, policy = champion.schema, settings.drift
+    scores = column_scores(champion.reference, rows, schema, seed=settings.training.seed)
+    seed = settings.training.seed
+    thresholds = calibrate_thresholds(champion.reference, schema, rows=len(rows), policy=policy, seed=seed)
+    return drift_verdict(scores, schema, thresholds, rows=len(rows), policy=policy)
+
+
+@flow(name="monitor", flow_run_name="monitor {window.id}")
+def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
+    """Take one window: quality, scores, drift, decision. Invalid data ends as a quarantined record."""
+    installation = open_installation(settings)
+    history = installation.ledger.load()
+    champion = installation.champion(history.champion) if history.champion else None
+    taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
+    try:
+        schema = champion.schema if champion else history.bootstrap_schema
+        frame = read_window(installation.source(source), window, schema)
+        digest = refuse_repeated(frame, window, history)
+        schema, warnings = (schema, []) if schema else first_schema(frame, settings)
+        warnings += check_contract(frame, schema, champion.profile if champion else None, settings)
+        rows = clean_frame(frame, schema)
+        scores = score_window(rows, champion) if champion else None
+    except InvalidWindowError as error:
+        emit(settings, "floodmark.data.invalid", window=window.id)
+        return WindowRecord(window=taken, digest="", rows=0, outcome="quarantined", reason=str(error))
+
+    record = WindowRecord(
+        window=taken,
+        digest=digest,
+        rows=len(rows),
+        outcome="bootstrap",
+        reason="; ".join(warnings) or "valid",
+        schema=schema,
+    )
+    if champion is None or scores is None:
+        return replace(record, decision=decide_first(record, history, settings))
+    drift = check_drift(rows, champion, settings)
+    if drift.status is DriftStatus.DRIFTED:
+        emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)
+    return replace(
+        record,
+        outcome="scored",
+        schema=None,
+        champion_version=champion.version,
+        alerts=store_scores(installation, window, rows, champion, scores),
+        drift=drift,
+        decision=decide(record, drift, history, settings),
+    )
+
+
+def refuse_repeated(frame: pd.DataFrame, window: Window, history: History) -> str:
+    """Return a digest of the rows, unless another window held exactly the same ones."""
+    digest = hashlib.sha256(
+        pd.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
+    ).hexdigest()
+    if twin := history.same_content(digest, window.id):
+        raise InvalidWindowError(f"holds the same rows as window {twin}")
+    return digest
+
+
+def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema, list[str]]:
+    """Infer the schema from the first window, by the configured column names."""
+    return infer_schema(
+        frame,
+        time_column=settings.time_column,
+        label_column=settings.label_column,
+        ignore=settings.ignore_columns,
+    )
+
+
+def decide_first(record: WindowRecord, history: History, settings: Settings) -> RetrainingDecision:
+    """Ask the retraining policy about a first model."""
+    earlier = [(past.window.id, past.rows) for past in history.bootstrap_windows()]
+    return decide_first_training([*earlier, (record.window.id, record.rows)], settings.retraining)
+
+
+def decide(
+    record: WindowRecord, drift: DriftVerdict, history: History, settings: Settings
+) -> RetrainingDecision:
+    """Ask the retraining policy about the windows up to this one."""
+    newest = WindowOutlook(id=record.window.id, rows=record.rows, status=drift.status)
+    return decide_retraining([*history.outlooks_since_training(), newest], settings.retraining)

@@ -1,0 +1,102 @@
+"""The ledger in an object store: one object an entry, numbered without holes, created exclusively.
+
+Exclusive creation makes every append a compare-and-set on the whole history: who decided on an older
+history cannot write (S3 `If-None-Match`, a hard link on disk). The newest entry, when it is a claim,
+is the lock; there is no other.
+"""
+
+import os
+import socket
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import psutil
+from pydantic import TypeAdapter
+
+from infra.object_store import ObjectNotFoundError, ObjectStore
+from monitoring.history import History
+from monitoring.records import ClaimRecord, Entry, Record
+from training.errors import RetryableError
+
+ENTRIES = TypeAdapter(Entry)
+
+
+class LedgerMovedError(RetryableError):
+    """Another process wrote first: what was decided on the older history must be decided again."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One model's ledger under `prefix` of a store."""
+
+    store: ObjectStore
+    prefix: str
+    _entries: list[Entry] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, store: ObjectStore, model: str) -> "Ledger":
+        """Return the ledger of a model, at its place in the store."""
+        return cls(store=store, prefix=f"state/{model}/ledger")
+
+    def load(self) -> History:
+        """Return the history as it is stored now; entries once read are never read again."""
+        if not self._entries:
+            for item in self.store.list(f"{self.prefix}/"):
+                self._entries.append(ENTRIES.validate_json(self.store.read(item.key)))
+        while True:
+            try:
+                data = self.store.read(self._key(len(self._entries) + 1))
+            except ObjectNotFoundError:
+                return History(entries=tuple(self._entries))
+            self._entries.append(ENTRIES.validate_json(data))
+
+    def append(self, history: History, record: Record) -> History:
+        """Write `record` as the next entry of `history`.
+
+        Raises:
+            LedgerMovedError: The stored history is longer than `history` by now; nothing was written.
+        """
+        entry = Entry(sequence=history.next_sequence, at=datetime.now(UTC), record=record)
+        if not self.store.create(self._key(entry.sequence), ENTRIES.dump_json(entry, indent=2)):
+            raise LedgerMovedError(
+                f"entry {entry.sequence} of {self.store.url}/{self.prefix} was written by another process",
+                hint="nothing was overwritten; run the same command again",
+            )
+        return History(entries=(*history.entries, entry))
+
+    def claim(self, history: History, step: str, *, lease: timedelta) -> History:
+        """Claim `step`, taking over a claim whose owner is gone.
+
+        Raises:
+            RetryableError: Another living process holds the newest claim.
+        """
+        held = history.open_claim
+        age = datetime.now(UTC) - history.entries[-1].at if held else timedelta(0)
+        if held and held.owner != owner() and _is_alive(held.owner, age, lease):
+            raise RetryableError(
+                f"{held.step} is being worked on by {held.owner} since {age.total_seconds():.0f} s",
+                hint=f"wait for it, or run again once its lease of {lease.total_seconds():.0f} s is over",
+            )
+        return self.append(history, ClaimRecord(step=step, owner=owner()))
+
+    def _key(self, sequence: int) -> str:
+        return f"{self.prefix}/{sequence:08d}.json"
+
+
+def owner() -> str:
+    """Name this process so that another one on the same host can tell whether it still lives."""
+    process = psutil.Process(os.getpid())
+    return f"{socket.gethostname()} {process.pid} {process.create_time():.2f}"
+
+
+def _is_alive(claimant: str, age: timedelta, lease: timedelta) -> bool:
+    """On this host the process table decides, on another one only the lease can."""
+    host, pid, started = claimant.rsplit(" ", 2)
+    if age > lease:
+        return False
+    if host != socket.gethostname():
+        return True
+    try:
+        return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1
+    except psutil.NoSuchProcess:
+        return False

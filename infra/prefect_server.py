@@ -1,0 +1,102 @@
+"""Prefect's temporary server as a child that cannot outlive us.
+
+Prefect starts the same server by itself when no API is configured, but one that survives a SIGKILL of
+its parent and keeps the database open, and only once the first flow asks for it. Started here, it comes
+up while the heavy libraries are imported.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from training.errors import RetryableError
+
+API_URL = "PREFECT_API_URL"
+STARTUP_TIMEOUT_S = 180.0
+GRACE_S = 10.0
+
+
+@contextmanager
+def prefect_environment(home: Path) -> Iterator[None]:
+    """Provide Prefect's API: the configured one, or a temporary server that keeps its database in `home`.
+
+    Leaving the context ends the server. Enter it before prefect is imported, and call `wait_for_api`
+    before the first flow.
+    """
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    if os.environ.get(API_URL):
+        yield
+        return
+    os.environ["PREFECT_HOME"] = str(home / "prefect")
+    address = f"127.0.0.1:{_free_port()}"
+    (home / "logs").mkdir(parents=True, exist_ok=True)
+    with (home / "logs" / "prefect-server.log").open("ab") as log:
+        server = subprocess.Popen(  # noqa: S603 - a command of ours
+            _command(address), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
+    os.environ[API_URL] = f"http://{address}/api"
+    try:
+        yield
+    finally:
+        del os.environ[API_URL]
+        server.terminate()
+        try:
+            server.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def wait_for_api() -> None:
+    """Wait until the API answers.
+
+    Raises:
+        RetryableError: It did not within three minutes.
+    """
+    deadline = time.monotonic() + STARTUP_TIMEOUT_S
+    url = os.environ[API_URL].rstrip("/")
+    error: Exception | None = None
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310 - the configured API
+                return
+        except (urllib.error.URLError, OSError) as refused:
+            error = refused
+            time.sleep(0.1)
+    raise RetryableError(
+        f"the Prefect server at {url} does not answer after {STARTUP_TIMEOUT_S:.0f} s: {error}",
+        hint="see logs/prefect-server.log under the home, or check PREFECT_API_URL; no window was taken",
+    )
+
+
+def _command(address: str) -> list[str]:
+    host, port = address.split(":")
+    bound = [sys.executable, "-m", "infra.bound_child", str(os.getpid())]
+    application = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on"]
+    return [
+        *bound,
+        sys.executable,
+        "-m",
+        "uvicorn",
+        *application,
+        "--host",
+        host,
+        "--port",
+        port,
+        "--log-level",
+        "error",
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

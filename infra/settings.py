@@ -1,0 +1,184 @@
+"""Configuration: `floodmark.toml`, overruled by `FLOODMARK_…` variables, overruled by the command line.
+
+The only reader of the environment. Unknown keys are errors, in the file and in the environment.
+No credential is a setting: boto3 and MLflow find theirs by their own standard ways.
+"""
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from infra.s3_store import S3Settings
+from infra.tables import CsvFormat
+from monitoring.drift import DriftPolicy
+from monitoring.policy import RetrainingPolicy
+from monitoring.quality import QualityLimits
+from training.detectors import check_options
+from training.errors import ConfigurationError
+from training.gates import GateLimits
+from training.types import DetectorSpec
+
+PREFIX = "FLOODMARK_"
+DEFAULT_FILE = Path("floodmark.toml")
+
+
+def _known_keys(section: type[Any]) -> BeforeValidator:
+    """Refuse keys that a section's dataclass does not have; pydantic alone would drop them."""
+    known = {item.name for item in dataclasses.fields(section)}
+
+    def check(value: object) -> object:
+        if isinstance(value, dict) and (unknown := sorted(set(value) - known)):
+            raise ValueError(f"unknown key {', '.join(unknown)}; allowed are {', '.join(sorted(known))}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSettings:
+    """How a training is launched, and what it may be trained on.
+
+    A champion's alerts are kept out of the training rows unless it alerts on more than
+    `trusted_alert_factor` times its target: then they are the new normal, not anomalies.
+    """
+
+    pool: str = "local"
+    ranks: int = 2
+    timeout_seconds: float = 3_600
+    seed: int = 0
+    trusted_alert_factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.ranks < 1:
+            raise ValueError(f"ranks is {self.ranks}; it must be at least 1")
+        if not self.timeout_seconds > 0:
+            raise ValueError(f"timeout_seconds is {self.timeout_seconds}; it must be positive")
+        if not self.trusted_alert_factor >= 1:
+            raise ValueError(f"trusted_alert_factor is {self.trusted_alert_factor}; it must be at least 1")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdSettings:
+    """How the flood mark is set: the share of rows that may be alerts, and the calibrator."""
+
+    target_alert_rate: float = 0.02
+    method: str = "quantile"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_alert_rate < 1:
+            raise ValueError(f"target_alert_rate is {self.target_alert_rate}; it must lie between 0 and 1")
+
+
+class Settings(BaseSettings):
+    """Everything that can be configured, with the embedded defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, toml_file=DEFAULT_FILE
+    )
+
+    home: Annotated[Path, AfterValidator(_absolute)] = Field(
+        Path(".floodmark"), validate_default=True, description="Everything that the embedded default writes"
+    )
+    store: str | None = Field(
+        None, description="Where ledger and scores live: a folder or s3://…; home by default"
+    )
+    model: str = Field(
+        "floodmark", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Registered model's name"
+    )
+    tracking_uri: str | None = Field(None, description="MLflow tracking server; SQLite under home by default")
+    time_column: str | None = None
+    label_column: str | None = None
+    ignore_columns: tuple[str, ...] = ()
+    lease_seconds: float = Field(
+        3_600, gt=0, description="After it, a claim of another host may be taken over"
+    )
+    follow_seconds: float = Field(30, gt=0, description="Pause between two looks at the source with --follow")
+    csv: Annotated[CsvFormat, _known_keys(CsvFormat)] = CsvFormat()
+    s3: Annotated[S3Settings, _known_keys(S3Settings)] = S3Settings()
+    quality: Annotated[QualityLimits, _known_keys(QualityLimits)] = QualityLimits()
+    drift: Annotated[DriftPolicy, _known_keys(DriftPolicy)] = DriftPolicy()
+    retraining: Annotated[RetrainingPolicy, _known_keys(RetrainingPolicy)] = RetrainingPolicy()
+    training: Annotated[TrainingSettings, _known_keys(TrainingSettings)] = TrainingSettings()
+    detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
+    threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
+    gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Command line over environment over file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def store_url(self) -> str:
+        """The store's URL, home by default."""
+        return self.store or str(self.home)
+
+
+def load_settings(file: Path | None, overrides: dict[str, object]) -> Settings:
+    """Read the configuration; `overrides` are the command line's, None meaning not given.
+
+    Raises:
+        ConfigurationError: The file is missing or unreadable, or a key or value is not allowed.
+    """
+    if file is not None and not file.is_file():
+        raise ConfigurationError(
+            f"there is no configuration file {file}", hint="name an existing file with --config"
+        )
+    _refuse_unknown_variables()
+
+    class FromFile(Settings):
+        model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+            **{**Settings.model_config, "toml_file": file or DEFAULT_FILE}
+        )
+
+    given = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        settings = FromFile(**given)  # type: ignore[arg-type] # pydantic checks them
+        check_options(settings.detector)
+    except ValidationError as error:
+        raise ConfigurationError(
+            _explain(error), hint=f"see {file or DEFAULT_FILE} and {PREFIX}… variables"
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(f"{file or DEFAULT_FILE} is not valid TOML: {error}") from error
+    return settings
+
+
+def _refuse_unknown_variables() -> None:
+    known = {name.upper() for name in Settings.model_fields}
+    for variable in os.environ:
+        if variable.startswith(PREFIX) and variable.removeprefix(PREFIX).split("__")[0] not in known:
+            raise ConfigurationError(
+                f"unknown environment variable {variable}",
+                hint=f"allowed after {PREFIX} are {', '.join(sorted(known))}, and __KEY after a section",
+            )
+
+
+def _explain(error: ValidationError) -> str:
+    """All wrong keys together, each with the value received."""
+    lines = [
+        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']} (got {item['input']!r})"
+        for item in error.errors(include_url=False)
+    ]
+    return "configuration is not valid\n  " + "\n  ".join(lines)

@@ -1,0 +1,104 @@
+"""The windows of a data source: which objects arrived together, in which order, and their rows."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import pandas as pd
+
+from infra.object_store import ObjectNotFoundError, ObjectStore
+from infra.tables import SUFFIXES, CsvFormat, concatenate, read_table, suffix_of, to_frame
+from training.errors import ConfigurationError, InvalidWindowError, RetryableError
+from training.types import ObjectVersion, Window
+
+_ALLOWED = (
+    f"Allowed: files ending in {', '.join(SUFFIXES)}, one for each window, or folders of them; names that "
+    "begin with '_' or '.' are ignored."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The objects of a store seen as windows.
+
+    An object at the root is a window named as the object without its suffix. The objects of a folder
+    are one window, named by the folder's path.
+    """
+
+    store: ObjectStore
+    csv: CsvFormat
+
+    @property
+    def ignored(self) -> list[str]:
+        """Keys of objects in the listing whose suffix says no known format."""
+        return [item.key for item in self.store.list() if not (_hidden(item.key) or suffix_of(item.key))]
+
+    def windows(self) -> list[Window]:
+        """Return all windows, oldest first: ids in natural order (w2 before w10).
+
+        Raises ConfigurationError when there are none, or when one id stands for two objects.
+        """
+        listed = self.store.list()
+        taken = [item for item in listed if suffix_of(item.key) and not _hidden(item.key)]
+        if not taken:
+            what = f"holds only ignored objects ({_some(listed)})" if listed else "is empty"
+            raise ConfigurationError(f"The source {self.store.url} {what}.", hint=_ALLOWED)
+        owners: dict[str, str] = {}
+        parts: dict[str, list[ObjectVersion]] = defaultdict(list)
+        for item in taken:
+            stem = item.key[: -len(suffix_of(item.key) or "")]
+            folder = item.key.rpartition("/")[0]
+            self._own(owners, stem, item.key)
+            if folder:
+                self._own(owners, folder, f"{folder}/")
+            parts[folder or stem].append(item)
+        return [
+            Window(id=name, objects=tuple(sorted(parts[name], key=lambda item: _natural(item.key))))
+            for name in sorted(parts, key=_natural)
+        ]
+
+    def read(self, window: Window, categorical: frozenset[str] = frozenset()) -> pd.DataFrame:
+        """Return the rows of all parts of a window, with a fresh RangeIndex.
+
+        `categorical` names columns that stay text in CSV files. Raises InvalidWindowError when a part
+        is unusable or differs from the others, RetryableError when an object is not as it was listed.
+        """
+        parts = []
+        for item in window.objects:
+            try:
+                data = self.store.read(item.key, version=item.version)
+            except ObjectNotFoundError as error:
+                raise RetryableError(
+                    f"{item.key} vanished from {self.store.url} after it was listed.",
+                    hint="Nothing was taken. Run the same command again.",
+                ) from error
+            table = read_table(item.key, data, self.csv, strings=categorical, allow_empty=True)
+            parts.append((item.key, table))
+        frame = to_frame(concatenate(parts))
+        if frame.empty:
+            raise InvalidWindowError(f"Window {window.id} holds no rows.", hint=_ALLOWED)
+        return frame
+
+    def _own(self, owners: dict[str, str], name: str, key: str) -> None:
+        """Let an object stand for an id, unless another one does."""
+        other = owners.setdefault(name, key)
+        if other != key:
+            raise ConfigurationError(
+                f"Two objects in {self.store.url} stand for {name!r}: {other} and {key}.",
+                hint="Remove or rename one of them.",
+            )
+
+
+def _hidden(key: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in key.split("/"))
+
+
+def _some(listed: list[ObjectVersion]) -> str:
+    names, more = [item.key for item in listed[:3]], len(listed[3:])
+    return ", ".join(names) + (f" and {more} more" if more else "")
+
+
+def _natural(name: str) -> tuple[tuple[str | int, ...], str]:
+    """Order digits as numbers; the name itself decides between w2 and w02."""
+    pieces = re.split(r"([0-9]+)", name)  # text and digits in turn, so equal places compare
+    return tuple(int(piece) if position % 2 else piece for position, piece in enumerate(pieces)), name

@@ -1,0 +1,186 @@
+"""What a model's ledger says: pure views over its entries, oldest first."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from monitoring.policy import WindowOutlook
+from monitoring.records import (
+    ClaimRecord,
+    Entry,
+    PromotionRecord,
+    SettledRecord,
+    TrainingRecord,
+    WindowRecord,
+)
+from training.types import FeatureSchema, PromotionOutcome, Window
+
+Wanted = TypeVar("Wanted")
+
+MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The entries of one ledger, read-only; nothing here looks outside."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def next_sequence(self) -> int:
+        """The place that the next entry will take."""
+        return len(self.entries) + 1
+
+    @property
+    def open_claim(self) -> ClaimRecord | None:
+        """The claim that is the newest entry: whoever made it has not reported an end."""
+        record = self.entries[-1].record if self.entries else None
+        return record if isinstance(record, ClaimRecord) else None
+
+    @property
+    def windows(self) -> list[WindowRecord]:
+        """Every window taken; a repaired one stands again where it was taken again."""
+        return [entry.record for entry in self.entries if isinstance(entry.record, WindowRecord)]
+
+    @property
+    def latest_windows(self) -> dict[str, WindowRecord]:
+        """The newest record of each window id."""
+        return {record.window.id: record for record in self.windows}
+
+    @property
+    def trainings(self) -> list[TrainingRecord]:
+        """Every training that ended."""
+        return [entry.record for entry in self.entries if isinstance(entry.record, TrainingRecord)]
+
+    @property
+    def promotions(self) -> list[PromotionRecord]:
+        """Every verdict on a candidate and every move of the champion."""
+        return [entry.record for entry in self.entries if isinstance(entry.record, PromotionRecord)]
+
+    @property
+    def champion(self) -> str | None:
+        """The version that serves by this ledger."""
+        moves = self.champion_moves()
+        return moves[-1][1].version if moves else None
+
+    @property
+    def previous(self) -> str | None:
+        """The version that served before the champion."""
+        moves = self.champion_moves()
+        return moves[-1][1].from_version if moves else None
+
+    @property
+    def challenger(self) -> str | None:
+        """The candidate that waits for a person: the newest training, neither refused nor promoted."""
+        versions = [training.version for training in self.trainings if training.version]
+        if not versions:
+            return None
+        verdicts = [record.outcome for record in self.promotions if record.version == versions[-1]]
+        waiting = not verdicts or verdicts[-1] is PromotionOutcome.UNDECIDED
+        return versions[-1] if waiting else None
+
+    @property
+    def bootstrap_schema(self) -> FeatureSchema | None:
+        """The schema of the first window, which holds until a champion brings its own."""
+        schemas = [record.schema for record in self.windows if record.schema is not None]
+        return schemas[0] if schemas else None
+
+    def registration_of(self, version: str) -> Entry | None:
+        """Return the entry of the training that registered `version`, if this ledger knows it."""
+        made = [
+            entry
+            for entry in self.entries
+            if isinstance(entry.record, TrainingRecord) and entry.record.version == version
+        ]
+        return made[-1] if made else None
+
+    def champion_moves(self, until: datetime | None = None) -> list[tuple[Entry, PromotionRecord]]:
+        """Every change of the champion up to a time, with the entry that says when."""
+        return [
+            (entry, entry.record)
+            for entry in self.entries
+            if isinstance(entry.record, PromotionRecord)
+            and entry.record.outcome in MOVES_CHAMPION
+            and (until is None or entry.at <= until)
+        ]
+
+    def same_content(self, digest: str, window_id: str) -> str | None:
+        """Return another window that was taken with the same rows, if there is one."""
+        taken = (record for record in self.windows if record.outcome != "quarantined")
+        return next(
+            (
+                record.window.id
+                for record in taken
+                if record.digest == digest and record.window.id != window_id
+            ),
+            None,
+        )
+
+    def windows_since_training(self) -> list[WindowRecord]:
+        """The windows taken since the last training ended."""
+        return _after_last(self.entries, TrainingRecord, WindowRecord)
+
+    def outlooks_since_training(self) -> list[WindowOutlook]:
+        """What the retraining policy looks at: the windows scored since the last training."""
+        return [
+            WindowOutlook(id=record.window.id, rows=record.rows, status=record.drift.status)
+            for record in self.windows_since_training()
+            if record.outcome == "scored" and record.drift is not None
+        ]
+
+    def bootstrap_windows(self) -> list[WindowRecord]:
+        """Every valid window that came before there was a champion."""
+        return [record for record in self.latest_windows.values() if record.outcome == "bootstrap"]
+
+    def unsettled_promotion(self) -> PromotionRecord | None:
+        """The newest promotion record, if the registry's aliases have not followed it yet."""
+        pending = _after_last(self.entries, SettledRecord, PromotionRecord)
+        return pending[-1] if pending else None
+
+    def unjudged_training(self) -> TrainingRecord | None:
+        """The newest candidate that no gate has judged yet."""
+        registered = [training for training in self.trainings if training.version is not None]
+        judged = {record.version for record in self.promotions}
+        return registered[-1] if registered and registered[-1].version not in judged else None
+
+    def pending_decision(self) -> WindowRecord | None:
+        """The window whose decision to retrain has not been carried out yet."""
+        pending = [
+            record
+            for record in self.windows_since_training()
+            if record.decision is not None and record.decision.retrain
+        ]
+        return pending[-1] if pending else None
+
+    def due(self, listed: Iterable[Window]) -> list[Window]:
+        """The windows to take: never taken, or quarantined and since repaired."""
+        latest = self.latest_windows
+        return [
+            window
+            for window in listed
+            if (record := latest.get(window.id)) is None
+            or (record.outcome == "quarantined" and record.window.fingerprint != window.fingerprint)
+        ]
+
+    def rewritten(self, listed: Iterable[Window]) -> list[str]:
+        """Windows whose objects changed after they were taken; they are not taken twice."""
+        latest = self.latest_windows
+        return [
+            window.id
+            for window in listed
+            if (record := latest.get(window.id)) is not None
+            and record.outcome != "quarantined"
+            and record.window.fingerprint != window.fingerprint
+        ]
+
+
+def _after_last(entries: tuple[Entry, ...], boundary: type[object], wanted: type[Wanted]) -> list[Wanted]:
+    """Records of one type that came after the last record of another type."""
+    found: list[Wanted] = []
+    for entry in reversed(entries):
+        if isinstance(entry.record, boundary):
+            break
+        if isinstance(entry.record, wanted):
+            found.append(entry.record)
+    return found[::-1]

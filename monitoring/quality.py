@@ -1,0 +1,442 @@
+"""The data contract: what a window must be before anything is said about drift.
+
+Invalid data is never drift and never starts a retraining: a finding of severity "quarantine" sets
+the window aside, a "warn" is reported and the window goes on. Every check is one small function in
+`CHECKS`, and none of them raises, whatever the frame holds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitoring.schema import described, float_values, value_kind
+from training.errors import ConfigurationError, InvalidWindowError
+from training.types import FeatureSchema
+
+FloatArray = npt.NDArray[np.float64]
+Severity = Literal["warn", "quarantine"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One broken rule, as a sentence with the numbers; `column` is None when it concerns the window."""
+
+    check: str
+    column: str | None
+    severity: Severity
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityLimits:
+    """The bounds of the contract; rates are shares of the window's rows, rises are above the reference's."""
+
+    min_rows: int = 50
+    missing_rise_warn: float = 0.05
+    missing_rise_quarantine: float = 0.2
+    infinite_share_quarantine: float = 0.01
+    duplicate_rise_quarantine: float = 0.2
+    constant_chance: float = 0.001
+    """A constant column is reported when sampling the reference would give one less often than this."""
+    future_tolerance_days: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.min_rows < 1:
+            raise ConfigurationError(f"min_rows is {self.min_rows}; it must be at least 1")
+        if not 0 <= self.future_tolerance_days < float("inf"):
+            raise ConfigurationError(
+                f"future_tolerance_days is {self.future_tolerance_days}; it must be 0 or more"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in {"min_rows", "future_tolerance_days"} and not 0 <= value <= 1:
+                raise ConfigurationError(f"{field.name} is {value}; it must lie between 0 and 1")
+        if not self.missing_rise_warn <= self.missing_rise_quarantine:
+            raise ConfigurationError(
+                f"missing_rise_warn ({self.missing_rise_warn}) must not exceed "
+                f"missing_rise_quarantine ({self.missing_rise_quarantine})"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """Facts about one reference column: infinities count as missing, `top_share` is of present values."""
+
+    missing_rate: float
+    top_share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Facts about the champion's reference, computed once for any number of windows."""
+
+    rows: int
+    duplicate_share: float
+    columns: Mapping[str, ColumnProfile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Window:
+    """What the checks read. `missing` and `infinite` are shares, of the features of the right kind only."""
+
+    frame: pd.DataFrame
+    schema: FeatureSchema
+    profile: Profile | None
+    limits: QualityLimits
+    now: datetime
+    once: frozenset[str]
+    """Names that stand in the frame exactly once."""
+    kinds: dict[str, str]
+    missing: dict[str, float]
+    infinite: dict[str, float]
+
+    def referenced(self) -> Iterator[tuple[str, ColumnProfile]]:
+        """Return the features of the right kind that have a profile to be compared with."""
+        columns = self.profile.columns if self.profile is not None else {}
+        return ((name, columns[name]) for name in self.missing if name in columns)
+
+
+Check = Callable[[_Window], Iterator[tuple[str | None, Severity, str]]]
+
+
+def check_quality(
+    frame: pd.DataFrame,
+    schema: FeatureSchema,
+    profile: Profile | None,
+    *,
+    now: datetime,
+    limits: QualityLimits | None = None,
+) -> list[Finding]:
+    """Hold one window against the contract. Raises nothing, whatever the columns hold.
+
+    Args:
+        frame: The raw rows; columns in any order.
+        schema: The champion's schema.
+        profile: Facts about the champion's reference; None while there is no champion.
+        now: The aware time that event times must not lie far beyond.
+        limits: The bounds; None for the defaults.
+
+    Returns:
+        All findings, in the order of `CHECKS`. Empty means that the window is sound.
+    """
+    window = _inspect(frame, schema, profile, now, limits or QualityLimits())
+    return [
+        Finding(check=name, column=column, severity=severity, message=message)
+        for name, check in CHECKS.items()
+        for column, severity, message in check(window)
+    ]
+
+
+def quarantine_reason(findings: list[Finding]) -> str | None:
+    """Join the findings that forbid the use of the window, the worst first; None when there is none.
+
+    Structure outranks values: `CHECKS` is ordered by how much of the window a failure spoils.
+    """
+    rank = {name: position for position, name in enumerate(CHECKS)}
+    severe = [finding for finding in findings if finding.severity == "quarantine"]
+    severe.sort(key=lambda finding: rank[finding.check])
+    return "; ".join(finding.message for finding in severe) or None
+
+
+def profile_of(reference: pd.DataFrame, schema: FeatureSchema) -> Profile:
+    """Take the facts of the champion's reference that windows are compared with.
+
+    Raises:
+        InvalidWindowError: The reference lacks a feature or holds one of another kind.
+    """
+    clean = clean_frame(reference, schema)
+    columns = {}
+    for name in schema.names():
+        present = clean[name].dropna()
+        columns[name] = ColumnProfile(
+            missing_rate=1 - len(present) / len(clean) if len(clean) else 1.0,
+            top_share=present.value_counts(sort=False).max() / len(present) if len(present) else 1.0,
+        )
+    return Profile(rows=len(clean), duplicate_share=_duplicate_share(reference), columns=columns)
+
+
+def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
+    """Return the columns of the contract in the schema's order and in one type per kind.
+
+    Numeric features become float64 with NaN for what is missing or infinite, categorical ones objects
+    with None; the time and label columns follow as they are, where present. `frame` is left unchanged.
+
+    Raises:
+        InvalidWindowError: A feature is missing, repeated, or not of its kind.
+    """
+    clean: dict[str, pd.Series | FloatArray] = {}
+    for column in schema.features:
+        count = _count(frame, column.name)
+        if count != 1:
+            raise InvalidWindowError(
+                f"the feature {column.name!r} stands in the frame {count} times, not once"
+            )
+        values = frame[column.name]
+        kind = value_kind(values)
+        if kind not in {column.kind, "empty"}:
+            raise InvalidWindowError(
+                f"the feature {column.name!r} is {column.kind} but holds {described(values)}"
+            )
+        if column.kind == "numeric":
+            numbers = np.full(len(values), np.nan) if kind == "empty" else float_values(values)
+            clean[column.name] = np.where(np.isfinite(numbers), numbers, np.nan)
+        else:
+            texts = values.astype(object)
+            clean[column.name] = texts.where(texts.notna(), None)
+    for extra in (schema.time_column, schema.label_column):
+        if extra is not None and _count(frame, extra) == 1:
+            clean[extra] = frame[extra]
+    return pd.DataFrame(clean, index=frame.index, copy=False)
+
+
+def usable_labels(frame: pd.DataFrame, schema: FeatureSchema) -> FloatArray | None:
+    """Return the labels as float64 (rows,): 0, 1 or NaN for unknown; None when there are none to use."""
+    if schema.label_column is None or _count(frame, schema.label_column) != 1:
+        return None
+    values = frame[schema.label_column]
+    if value_kind(values) != "numeric":
+        return None
+    try:
+        labels = float_values(values)
+    except InvalidWindowError:
+        return None
+    return labels if bool(np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()) else None
+
+
+def _inspect(
+    frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, now: datetime, limits: QualityLimits
+) -> _Window:
+    named = {*schema.names(), schema.time_column, schema.label_column} - {None}
+    once = frozenset(str(name) for name in named if _count(frame, name) == 1)
+    kinds: dict[str, str] = {}
+    missing: dict[str, float] = {}
+    infinite: dict[str, float] = {}
+    for column in schema.features if len(frame) else ():
+        name = column.name
+        if name not in once:
+            continue
+        kinds[name] = value_kind(frame[name])
+        if kinds[name] == "empty":
+            missing[name], infinite[name] = 1.0, 0.0
+        elif kinds[name] == column.kind == "categorical":
+            missing[name], infinite[name] = float(frame[name].isna().mean()), 0.0
+        elif kinds[name] == column.kind:
+            try:
+                numbers = float_values(frame[name])
+            except InvalidWindowError:
+                kinds[name] = "unsupported"
+            else:
+                missing[name] = 1 - float(np.isfinite(numbers).mean())
+                infinite[name] = float(np.isinf(numbers).mean())
+    return _Window(
+        frame=frame,
+        schema=schema,
+        profile=profile,
+        limits=limits,
+        now=now,
+        once=once,
+        kinds=kinds,
+        missing=missing,
+        infinite=infinite,
+    )
+
+
+def _no_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+    if not len(window.frame):
+        yield None, "quarantine", "the window has no rows"
+
+
+def _missing_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    for name in window.schema.names():
+        if name not in window.frame.columns:
+            yield name, "quarantine", f"the feature {name!r} is missing from the window"
+
+
+def _repeated_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    for name in [*window.schema.names(), window.schema.time_column, window.schema.label_column]:
+        count = _count(window.frame, name)
+        if name is not None and count > 1:
+            yield name, "quarantine", f"the column {name!r} stands in the window {count} times, not once"
+
+
+def _retyped_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    for column in window.schema.features:
+        if column.name in window.kinds and column.name not in window.missing:
+            held = described(window.frame[column.name])
+            text = f"the feature {column.name!r} is {column.kind} in the schema but holds {held}"
+            yield column.name, "quarantine", text
+
+
+def _event_times(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    name = window.schema.time_column
+    if name is None or not len(window.frame):
+        return
+    if name not in window.once:
+        if name not in window.frame.columns:
+            yield name, "quarantine", f"the time column {name!r} is missing from the window"
+        return
+    times = _parsed_times(window.frame[name])
+    unreadable = int(times.isna().sum())
+    if unreadable:
+        text = (
+            f"the time column {name!r} is null or no ISO 8601 time in {unreadable} of {len(times)} rows; "
+            f"it holds {described(window.frame[name][times.isna()])}"
+        )
+        yield name, "quarantine", text
+    latest_allowed = window.now + timedelta(days=window.limits.future_tolerance_days)
+    ahead = int((times > latest_allowed).sum())
+    if ahead:
+        text = (
+            f"{ahead} of {len(times)} event times lie beyond {latest_allowed.isoformat()}, "
+            f"up to {times.max().isoformat()}"
+        )
+        yield name, "warn", text
+
+
+def _all_missing(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    expected = {name for name, reference in window.referenced() if reference.missing_rate >= 1}
+    for name in window.missing:
+        if window.kinds[name] == "empty" and name not in expected:
+            yield name, "quarantine", f"the feature {name!r} has no value in {len(window.frame)} rows"
+
+
+def _infinite_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    bound = window.limits.infinite_share_quarantine
+    for name, share in window.infinite.items():
+        if share > 0:
+            # Where every present value is infinite nothing is left to score, however few they are.
+            severe = share > bound or window.missing[name] >= 1
+            text = f"the feature {name!r} is infinite in {share:.2%} of the rows; at most {bound:.0%} may be"
+            yield name, "quarantine" if severe else "warn", text
+
+
+def _missing_rates(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    limits = window.limits
+    for name, reference in window.referenced():
+        rate, before = window.missing[name], reference.missing_rate
+        if rate - before > limits.missing_rise_warn and rate < 1:  # 1 is for the checks above
+            severe = rate - before > limits.missing_rise_quarantine
+            text = (
+                f"the feature {name!r} is missing in {rate:.1%} of the rows, in the reference in {before:.1%}"
+            )
+            yield name, "quarantine" if severe else "warn", text
+
+
+def _duplicated_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+    """Judge the share of rows that repeat an earlier one in *all* columns, time and unknown ones included.
+
+    An ignored row number is enough to tell two measurements apart, so nothing is left out. The reference
+    may hold the features alone: its share is then an upper bound of what is natural once a time is
+    added, and errs towards keeping the window. It bounds nothing for a window that is longer than the
+    reference and bears no time, as repetition grows with length where values are few: only a warning.
+    """
+    profile = window.profile
+    share, natural = _duplicate_share(window.frame), profile.duplicate_share if profile is not None else 0.0
+    if share > natural:
+        bounded = (
+            profile is None or len(window.frame) <= profile.rows or window.schema.time_column is not None
+        )
+        severe = bounded and share - natural > window.limits.duplicate_rise_quarantine
+        text = f"{share:.1%} of the rows repeat an earlier one in all columns, in the reference {natural:.1%}"
+        yield None, "quarantine" if severe else "warn", text
+
+
+def _few_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+    rows, least = len(window.frame), window.limits.min_rows
+    if 0 < rows < least:
+        yield None, "warn", f"the window has {rows} rows; fewer than {least} say little"
+
+
+def _constant_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    for name, reference in window.referenced():
+        if not window.missing[name] < 1:
+            continue
+        present = window.frame[name].dropna()
+        # A rare event is absent from most windows: only a constant that sampling would hardly give counts.
+        if reference.top_share ** len(present) >= window.limits.constant_chance:
+            continue
+        if bool((present == present.iloc[0]).all()):
+            text = f"the feature {name!r} is {present.iloc[0]!r} in every row, and varies in the reference"
+            yield name, "warn", text
+
+
+def _label_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+    name = window.schema.label_column
+    if name is None or not len(window.frame):
+        return
+    if name not in window.frame.columns:
+        yield name, "warn", f"the label column {name!r} is missing from the window"
+    elif name not in window.once or value_kind(window.frame[name]) == "empty":
+        return  # repeated columns are reported elsewhere, and unlabelled windows are the rule
+    elif usable_labels(window.frame, window.schema) is None:
+        held = described(window.frame[name])
+        text = (
+            f"the labels in {name!r} are not used: 0, 1, true, false and missing are labels; it holds {held}"
+        )
+        yield name, "warn", text
+
+
+def _extra_columns(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+    schema = window.schema
+    known = {*schema.names(), schema.time_column, schema.label_column, *schema.ignored}
+    extra = sorted({str(name) for name in window.frame.columns if name not in known})
+    if extra:
+        yield (
+            None,
+            "warn",
+            f"{len(extra)} columns are not in the schema and are ignored: {', '.join(extra[:5])}",
+        )
+
+
+CHECKS: dict[str, Check] = {
+    "no_rows": _no_rows,
+    "missing_columns": _missing_columns,
+    "repeated_columns": _repeated_columns,
+    "retyped_columns": _retyped_columns,
+    "event_times": _event_times,
+    "all_missing": _all_missing,
+    "infinite_values": _infinite_values,
+    "missing_rates": _missing_rates,
+    "duplicated_rows": _duplicated_rows,
+    "few_rows": _few_rows,
+    "constant_columns": _constant_columns,
+    "label_values": _label_values,
+    "extra_columns": _extra_columns,
+}
+"""Every check, those that spoil most of a window first. A new check is a function and a line here."""
+
+
+def _count(frame: pd.DataFrame, name: str | None) -> int:
+    return int((frame.columns == name).sum())
+
+
+def _parsed_times(values: pd.Series) -> pd.Series:
+    """Read event times in UTC, NaT where unreadable. Numbers are: nothing says what unit they count."""
+    kind = value_kind(values)
+    if kind not in {"timestamps", "categorical"}:
+        return pd.Series(pd.NaT, index=values.index, dtype="datetime64[ns, UTC]")
+    if kind == "categorical":
+        values = values.astype(object)
+    return pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True)
+
+
+def _duplicate_share(frame: pd.DataFrame) -> float:
+    """Return the share of rows that repeat an earlier one, by 64-bit hashes of whole rows."""
+    if frame.empty:
+        return 0.0
+    plain = {}
+    for position in range(frame.shape[1]):
+        values = frame.iloc[:, position]
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            values = values.astype(object)
+        kind = value_kind(values)
+        # pandas hashes no lists and no integers beyond 64 bits; text is by far the most frequent object.
+        odd = kind == "unsupported" or (values.dtype == object and kind != "categorical")
+        plain[position] = values.map(repr) if odd else values
+    hashes = pd.util.hash_pandas_object(pd.DataFrame(plain, index=frame.index, copy=False), index=False)
+    return float(hashes.duplicated().mean())

@@ -1,0 +1,107 @@
+"""The records of a model's ledger: one immutable entry for each thing that happened, in one order."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from training.types import (
+    DetectorSpec,
+    DriftVerdict,
+    FeatureSchema,
+    GateResult,
+    PromotionOutcome,
+    RetrainingDecision,
+    Threshold,
+    WindowVersion,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord:
+    """`owner` is at work on `step`. As the newest entry of a ledger it keeps everybody else away."""
+
+    step: str
+    owner: str
+    kind: Literal["claim"] = "claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRecord:
+    """`step` ended with an error, and is to be tried again by the next run."""
+
+    step: str
+    error: str
+    kind: Literal["failure"] = "failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowRecord:
+    """A window was taken, and this is what was found; `schema` is set for bootstrap windows."""
+
+    window: WindowVersion
+    digest: str
+    rows: int
+    outcome: Literal["bootstrap", "scored", "quarantined", "skipped"]
+    reason: str
+    schema: FeatureSchema | None = None
+    champion_version: str | None = None
+    alerts: int | None = None
+    drift: DriftVerdict | None = None
+    decision: RetrainingDecision | None = None
+    kind: Literal["window"] = "window"
+
+    @property
+    def alert_rate(self) -> float | None:
+        """Share of the rows above the champion's threshold."""
+        return None if self.alerts is None else self.alerts / self.rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """A training ended: `version` is the registered candidate, or `error` says why there is none."""
+
+    request_id: str
+    reason: str
+    windows: tuple[WindowVersion, ...]
+    detector: DetectorSpec
+    world_size: int
+    rows: int
+    seconds: float
+    outcome: Literal["registered", "failed"]
+    threshold: Threshold | None = None
+    version: str | None = None
+    error: str | None = None
+    kind: Literal["training"] = "training"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromotionRecord:
+    """A candidate was judged, or a person moved the champion. The aliases follow this record."""
+
+    version: str
+    from_version: str | None
+    by: Literal["gates", "person", "watch"]
+    outcome: PromotionOutcome
+    reason: str
+    gates: tuple[GateResult, ...] = ()
+    kind: Literal["promotion"] = "promotion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledRecord:
+    """The registry's aliases now say what the promotion of `version` decided."""
+
+    version: str
+    kind: Literal["settled"] = "settled"
+
+
+Record = ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A record with its place in the ledger (from 1, without holes) and its time in UTC."""
+
+    sequence: int
+    at: datetime
+    record: Record

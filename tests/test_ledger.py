@@ -1,0 +1,121 @@
+"""The ledger: one order for everybody, and a claim that outlives only its owner's life."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from histories import START, bootstrap, judged, quarantined, scored, settled, trained
+from infra.ledger import ENTRIES, Ledger, LedgerMovedError, owner
+from infra.local_store import LocalStore
+from monitoring.history import History
+from monitoring.records import ClaimRecord, Entry, FailureRecord, Record
+from training.errors import RetryableError
+from training.types import DriftStatus
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.of(LocalStore(tmp_path), "model")
+
+
+def reopened(ledger: Ledger) -> Ledger:
+    return Ledger(store=ledger.store, prefix=ledger.prefix)
+
+
+@given(
+    record=st.sampled_from(
+        [
+            bootstrap("a", retrain_on=("a",)),
+            scored("b", DriftStatus.DRIFTED),
+            quarantined("c"),
+            trained("1", "a"),
+            trained(None),
+            judged("1"),
+            settled("1"),
+            ClaimRecord(step="window a", owner="host 1 2.0"),
+            FailureRecord(step="window a", error="S3 is down"),
+        ]
+    ),
+    sequence=st.integers(1, 10**6),
+)
+def test_entries_survive_json(record: Record, sequence: int) -> None:
+    entry = Entry(sequence=sequence, at=START, record=record)
+    assert ENTRIES.validate_json(ENTRIES.dump_json(entry)) == entry
+
+
+def test_what_is_appended_is_read_by_everybody_in_order(ledger: Ledger) -> None:
+    history = ledger.append(ledger.load(), bootstrap("a"))
+    history = ledger.append(history, bootstrap("b"))
+    assert reopened(ledger).load() == ledger.load() == history
+    assert [entry.sequence for entry in history.entries] == [1, 2]
+
+
+def test_whoever_decided_on_an_older_history_cannot_write(ledger: Ledger) -> None:
+    stale = ledger.load()
+    ledger.append(stale, bootstrap("a"))
+    with pytest.raises(LedgerMovedError):
+        reopened(ledger).append(stale, bootstrap("b"))
+    assert [record.window.id for record in ledger.load().windows] == ["a"]
+
+
+def test_of_many_writers_exactly_one_wins(ledger: Ledger) -> None:
+    empty = ledger.load()
+    with ThreadPoolExecutor(8) as pool:
+        wins = list(pool.map(lambda name: _appends(reopened(ledger), empty, name), range(8)))
+    assert wins.count(True) == 1
+    assert len(ledger.load().entries) == 1
+
+
+def _appends(ledger: Ledger, history: History, name: int) -> bool:
+    try:
+        ledger.append(history, bootstrap(str(name)))
+    except LedgerMovedError:
+        return False
+    return True
+
+
+def test_a_claim_keeps_a_living_process_away(ledger: Ledger) -> None:
+    host, parent = owner().rsplit(" ", 2)[0], psutil.Process(os.getppid())
+    living = f"{host} {parent.pid} {parent.create_time():.2f}"
+    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=living))
+    with pytest.raises(RetryableError, match="window a is being worked on by"):
+        ledger.claim(history, "window a", lease=HOUR)
+
+
+def test_the_claim_of_a_dead_process_is_taken_over(ledger: Ledger) -> None:
+    host = owner().rsplit(" ", 2)[0]
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        dead.wait()
+    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=f"{host} {dead.pid} 1.0"))
+    history = ledger.claim(history, "window a", lease=HOUR)
+    assert history.open_claim == ClaimRecord(step="window a", owner=owner())
+
+
+def test_a_recycled_process_id_is_not_mistaken_for_the_owner(ledger: Ledger) -> None:
+    host = owner().rsplit(" ", 2)[0]
+    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=f"{host} {os.getppid()} 1.0"))
+    assert ledger.claim(history, "window a", lease=HOUR).open_claim
+
+
+def test_the_claim_of_another_host_holds_until_its_lease_is_over(ledger: Ledger) -> None:
+    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner="elsewhere 1 1.0"))
+    with pytest.raises(RetryableError, match="elsewhere"):
+        ledger.claim(history, "window a", lease=HOUR)
+    assert ledger.claim(history, "window a", lease=timedelta(0)).open_claim
+
+
+def test_a_finished_step_is_claimed_by_nobody(ledger: Ledger) -> None:
+    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner="elsewhere 1 1.0"))
+    history = ledger.append(history, bootstrap("a"))
+    assert history.open_claim is None
+    assert ledger.claim(history, "window b", lease=HOUR).open_claim

@@ -1,0 +1,159 @@
+"""The loop's next step, from the ledger alone."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from histories import bootstrap, history, judged, quarantined, scored, settled, trained, version_of, window
+from monitoring.history import History
+from monitoring.next_step import Judge, Settle, TakeWindow, Train, next_step
+from monitoring.reconcile import moved_by_person
+from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, TrainingRecord
+from training.errors import RetryableError
+from training.types import DriftStatus, PromotionOutcome, Window
+
+FIRST_MODEL: tuple[Record, ...] = (
+    bootstrap("a"),
+    bootstrap("b", retrain_on=("a", "b")),
+    trained("1", "a", "b"),
+    judged("1"),
+    settled("1"),
+)
+
+
+def test_an_empty_ledger_takes_the_oldest_window() -> None:
+    assert next_step(History(), [window("a"), window("b")]) == TakeWindow(window=window("a"))
+
+
+def test_nothing_is_left_when_every_window_was_taken() -> None:
+    assert next_step(history(bootstrap("a")), [window("a")]) is None
+
+
+def test_a_decision_is_carried_out_before_the_next_window() -> None:
+    step = next_step(history(*FIRST_MODEL[:2]), [window("c")])
+    assert step == Train(reason="first model", windows=(version_of("a"), version_of("b")))
+
+
+def test_a_registered_candidate_is_judged_and_the_aliases_follow() -> None:
+    step = next_step(history(*FIRST_MODEL[:3]), [window("c")])
+    assert isinstance(step, Judge)
+    assert step.training.version == "1"
+    step = next_step(history(*FIRST_MODEL[:4]), [window("c")])
+    assert step == Settle(promotion=judged("1"))
+    assert next_step(history(*FIRST_MODEL), [window("c")]) == TakeWindow(window=window("c"))
+
+
+def test_a_failed_training_waits_for_a_new_decision() -> None:
+    past = history(*FIRST_MODEL[:2], trained(None, "a", "b"))
+    assert next_step(past, [window("a"), window("b")]) is None
+
+
+def test_a_refused_first_model_leaves_no_champion_and_asks_for_more_windows() -> None:
+    refused = judged("1", PromotionOutcome.REFUSED)
+    past = history(*FIRST_MODEL[:3], refused, settled("1"))
+    assert past.champion is None
+    assert past.challenger is None
+    assert next_step(past, [window("c")]) == TakeWindow(window=window("c"))
+
+
+def test_an_undecided_candidate_waits_as_challenger() -> None:
+    past = history(*FIRST_MODEL, trained("2"), judged("2", PromotionOutcome.UNDECIDED, "1"), settled("2"))
+    assert (past.champion, past.challenger) == ("1", "2")
+
+
+def test_only_windows_since_the_last_training_count_for_the_policy() -> None:
+    drifted = [scored(name, DriftStatus.DRIFTED) for name in ("c", "d")]
+    past = history(*FIRST_MODEL, *drifted, trained("2", "c", "d"), scored("e"))
+    assert [outlook.id for outlook in past.outlooks_since_training()] == ["e"]
+
+
+def test_a_quarantined_window_is_taken_again_only_when_it_was_repaired() -> None:
+    past = history(quarantined("a"), bootstrap("b"))
+    assert past.due([window("a"), window("b")]) == []
+    assert past.due([window("a", version="2"), window("b")]) == [window("a", version="2")]
+
+
+def test_a_rewritten_window_is_named_but_not_taken_twice() -> None:
+    past = history(bootstrap("a"))
+    assert past.due([window("a", version="2")]) == []
+    assert past.rewritten([window("a", version="2")]) == ["a"]
+
+
+def test_previous_is_the_version_before_the_champion() -> None:
+    past = history(*FIRST_MODEL, trained("2"), judged("2", from_version="1"), settled("2"))
+    assert (past.champion, past.previous) == ("2", "1")
+
+
+@pytest.mark.parametrize("length", range(len(FIRST_MODEL) + 1))
+def test_claims_and_failures_change_nothing(length: int) -> None:
+    past = FIRST_MODEL[:length]
+    disturbed: list[Record] = []
+    for record in past:
+        disturbed += [
+            ClaimRecord(step="x", owner="host 1 2"),
+            FailureRecord(step="x", error="killed"),
+            record,
+        ]
+    assert next_step(history(*disturbed), [window("c")]) == next_step(history(*past), [window("c")])
+
+
+class TestReconcile:
+    def test_agreement_is_no_move(self) -> None:
+        assert moved_by_person(history(*FIRST_MODEL), "1") is None
+
+    def test_an_alias_that_has_not_followed_yet_is_no_move(self) -> None:
+        assert moved_by_person(history(*FIRST_MODEL[:4]), None) is None
+
+    def test_a_person_moves_the_champion(self) -> None:
+        record = moved_by_person(history(*FIRST_MODEL), "7")
+        assert record is not None
+        assert (record.version, record.from_version, record.by) == ("7", "1", "person")
+
+    def test_a_removed_alias_never_reads_as_no_champion_yet(self) -> None:
+        with pytest.raises(RetryableError, match="alias champion was removed"):
+            moved_by_person(history(*FIRST_MODEL), None)
+
+
+def perform(step: object, count: int) -> list[Record]:
+    """What the flows would write for a step, in the plainest case."""
+    match step:
+        case TakeWindow(window=Window(id=name)) if count < 2:
+            retrain_on = ("w0", "w1") if count == 1 else ()
+            return [bootstrap(name, retrain_on=retrain_on)]
+        case TakeWindow(window=Window(id=name)):
+            return [scored(name, DriftStatus.DRIFTED, retrain_on=(name,) if count % 3 == 0 else ())]
+        case Train(windows=windows):
+            return [trained(f"v{count}-{windows[-1].id}")]
+        case Judge(training=TrainingRecord(version=str(version))):
+            return [judged(version)]
+        case Settle(promotion=promotion):
+            return [settled(promotion.version)]
+    raise AssertionError(step)
+
+
+def run(listed: Sequence[Window], kills: set[int]) -> History:
+    """Run the loop to its end; at the steps in `kills` it dies after its claim, before its record."""
+    past, attempt = History(), 0
+    while (step := next_step(past, listed)) is not None:
+        attempt += 1
+        assert attempt < 1_000, "the loop does not end"
+        records: list[Record] = [ClaimRecord(step=str(step), owner=f"host {attempt} 0")]
+        records += [] if attempt in kills else perform(step, len(past.windows))
+        for record in records:
+            entry = Entry(sequence=past.next_sequence, at=history(record).entries[0].at, record=record)
+            past = History(entries=(*past.entries, entry))
+    return past
+
+
+@given(count=st.integers(0, 12), kills=st.sets(st.integers(1, 40)))
+def test_killed_anywhere_and_run_again_the_loop_does_the_same(count: int, kills: set[int]) -> None:
+    listed = [window(f"w{number}") for number in range(count)]
+    undisturbed, disturbed = run(listed, set()), run(listed, kills)
+
+    def essence(past: History) -> list[Record]:
+        return [entry.record for entry in past.entries if not isinstance(entry.record, ClaimRecord)]
+
+    assert essence(disturbed) == essence(undisturbed)
+    assert [record.window.id for record in disturbed.windows] == [item.id for item in listed]

@@ -1,0 +1,198 @@
+"""Whatever happens to a training, no rank is left behind, and the reason is the failing rank's own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import psutil
+import pytest
+
+from infra.pool import POOLS
+from training.errors import RetryableError, TrainingFailedError
+from training.types import Column, DetectorSpec, FeatureSchema, TrainingJob, TrainingRequest
+
+ROOT = Path(__file__).resolve().parents[1]
+SECRET = "do-not-show-this-1f9a"  # noqa: S105 - it opens nothing
+ENDLESS: dict[str, float | int | str] = {"epochs": 10**6, "patience": 10**6}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> TrainingJob:
+    generator = np.random.default_rng(0)
+    rows = pd.DataFrame(generator.standard_normal((300, 3)), columns=list("abc"))
+    rows.to_parquet(tmp_path / "training.parquet", index=False)
+    rows.to_parquet(tmp_path / "calibration.parquet", index=False)
+    request = TrainingRequest(
+        model="pump",
+        windows=(),
+        schema=FeatureSchema(features=tuple(Column(name=name, kind="numeric") for name in "abc")),
+        detector=DetectorSpec(options=ENDLESS),
+        target_alert_rate=0.05,
+        threshold_method="quantile",
+        world_size=2,
+        seed=0,
+        champion_version=None,
+    )
+    return TrainingJob(
+        request=request,
+        training_rows=str(tmp_path / "training.parquet"),
+        calibration_rows=str(tmp_path / "calibration.parquet"),
+        output=str(tmp_path / "output"),
+    )
+
+
+def processes_of(marker: str) -> list[psutil.Process]:
+    """Return the living processes that carry `marker` in their arguments, this one's own aside."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            alive = process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
+            if alive and any(marker in argument for argument in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_a_rank_that_raises_is_quoted_with_its_own_traceback(job: TrainingJob, tmp_path: Path) -> None:
+    # Row 1, and so rank 1 alone, holds text where the schema promises numbers.
+    pd.DataFrame({"a": [None, "twelve", None], "b": 1.0, "c": 2.0}).to_parquet(job.training_rows, index=False)
+    output = Path(job.output)
+    output.mkdir()
+    (output / "error-rank-0.json").write_text('{"type": "of an earlier attempt"}')
+    started = time.monotonic()
+    with pytest.raises(TrainingFailedError) as caught:
+        POOLS["local"](job, tmp_path / "work", timeout=200)
+    text = str(caught.value)
+    assert "rank 1 failed: InvalidWindowError: the numeric column 'a' holds 'twelve'" in text
+    assert "in fit_preprocessing" in text
+    assert str(tmp_path / "work" / "training.log") in text
+    assert time.monotonic() - started < 150  # at once, not by the timeout
+    assert not processes_of(str(tmp_path))
+    assert not (output / "result.json").exists()
+
+
+def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path: Path) -> None:
+    output = Path(job.output)
+    output.mkdir()
+    foreign = {
+        "request_id": "of-another",
+        "world_size": 2,
+        "rows": 1,
+        "epochs": 1,
+        "loss": 0.0,
+        "seconds": 1.0,
+    }
+    (output / "result.json").write_text(json.dumps(foreign))
+    with pytest.raises(RetryableError, match="did not end within 12 s and was stopped"):
+        POOLS["local"](job, tmp_path / "work", timeout=12)
+    assert not processes_of(str(tmp_path))
+
+
+def test_ranks_of_another_number_than_asked_for_are_refused(job: TrainingJob, tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(asdict(job)))
+    Path(job.output).mkdir()
+    command = [sys.executable, "-m", "training.job", str(tmp_path / "job.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 70, done.stderr  # terminal
+    error = json.loads((Path(job.output) / "error-rank-0.json").read_text())
+    assert error["message"].startswith("1 ranks were started for a training that asks for 2")
+    assert error["retryable"] is False
+
+
+@pytest.fixture
+def control_plane(job: TrainingJob, tmp_path: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    """A process of its own that trains without end, with a secret in its environment."""
+    (tmp_path / "job.json").write_text(json.dumps(asdict(job)))
+    program = """if True:
+        import sys
+        from pathlib import Path
+        from pydantic import TypeAdapter
+        from infra.pool import POOLS
+        from training.types import TrainingJob
+        folder = Path(sys.argv[1])
+        job = TypeAdapter(TrainingJob).validate_json((folder / "job.json").read_bytes())
+        POOLS["local"](job, folder / "work", timeout=1000)"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"AWS_SECRET_ACCESS_KEY": SECRET, "PREFECT_API_KEY": SECRET},
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_ranks_show_no_secret_and_die_with_the_process_that_started_them(
+    control_plane: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    log = tmp_path / "work" / "training.log"
+    assert wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
+
+    supervised = psutil.Process(control_plane.pid).children(recursive=True)
+    ranks = [item for item in supervised if item.cmdline()[1:3] == ["-m", "training.job"]]
+    assert sorted(item.environ()["HOROVOD_RANK"] for item in ranks) == ["0", "1"]
+    for item in supervised:
+        assert SECRET not in " ".join(item.cmdline())
+        assert SECRET not in item.environ().values()
+    listening = {connection.laddr.ip for item in ranks for connection in item.net_connections()}
+    assert listening == {"127.0.0.1"}
+
+    control_plane.send_signal(signal.SIGKILL)
+    control_plane.wait()
+    assert wait_until(lambda: not any(item.is_running() for item in supervised), 20)
+    assert not processes_of(str(tmp_path))
+
+
+FAMILY = "(setsid sleep 987654 &); setsid sh -c 'sleep 987655; true' & sleep 987656"
+"""Five processes: a shell with two children, and in sessions of their own an orphan and a grandchild."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_supervisor_told_to_end_takes_all_descendants_with_it(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sh", "-c", FAMILY]
+    supervisor = subprocess.Popen(command, cwd=ROOT)
+    assert wait_until(lambda: len(psutil.Process(supervisor.pid).children(recursive=True)) == 5, 20)
+    descendants = psutil.Process(supervisor.pid).children(recursive=True)
+    supervisor.send_signal(number)
+    assert supervisor.wait(20) == 128 + number
+    assert not any(item.is_running() for item in descendants)
+
+
+def test_what_a_finished_command_leaves_behind_is_ended_and_its_exit_code_kept(tmp_path: Path) -> None:
+    script = f"setsid sleep 987654 & echo $! > {tmp_path}/pid; exit 3"
+    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sh", "-c", script]
+    assert subprocess.run(command, cwd=ROOT, timeout=30, check=False).returncode == 3
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_supervisor_whose_parent_is_gone_already_starts_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "infra.bound_child", "1", "touch", str(tmp_path / "started")]
+    assert subprocess.run(command, cwd=ROOT, timeout=30, check=False).returncode == 128 + signal.SIGTERM
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_killed_supervisor_does_not_leave_its_command() -> None:
+    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sleep", "987657"]
+    supervisor = subprocess.Popen(command, cwd=ROOT)
+    assert wait_until(lambda: len(psutil.Process(supervisor.pid).children()) == 1, 20)
+    (child,) = psutil.Process(supervisor.pid).children()
+    supervisor.kill()
+    supervisor.wait()
+    assert wait_until(lambda: not child.is_running(), 10)

@@ -1,0 +1,106 @@
+"""The detectors by name. One is a file beside this one that follows `Detector`, and a line in the table."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from training.errors import ConfigurationError
+from training.types import DetectorSpec
+
+Features = npt.NDArray[np.float32]
+Total = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+"""Adds up one array per rank; the identity where there is one rank."""
+
+
+class Network(Protocol):
+    """A network to be fitted. Tensors are TensorFlow's, typed as Any so that this module needs none."""
+
+    @property
+    def weights(self) -> Sequence[Any]:
+        """Its trainable Keras variables."""
+
+    def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors, see above
+        """Return the loss of each row, (rows,), of `batch` (rows, width); `seed` (2,) decides any noise."""
+
+    def scoring_model(self, features: Features, total: Total) -> Any:  # noqa: ANN401 - a Keras model
+        """Return a Keras model from features (rows, width) to scores (rows,), higher is more anomalous.
+
+        `features` are this rank's training rows. Statistics taken from them go through `total`, so that all
+        ranks hold the same, and into the model as plain constants.
+        """
+
+
+class Detector(Protocol):
+    """A detector's options, validated, and the settings that the fit loop reads."""
+
+    @property
+    def optimizer(self) -> str:
+        """`adam` or `sgd`."""
+
+    @property
+    def learning_rate(self) -> float:
+        """At the start; it falls to zero along a half cosine over all epochs."""
+
+    @property
+    def epochs(self) -> int:
+        """At most so many."""
+
+    @property
+    def local_steps(self) -> int:
+        """Steps between two exchanges of the ranks: 1 adds up gradients, more average the weights."""
+
+    @property
+    def patience(self) -> int:
+        """Stop after so many epochs without a lower validation loss."""
+
+    @property
+    def validation_share(self) -> float:
+        """The share of the training rows that judges the epochs."""
+
+    def batch_rows(self, rows: int) -> int:
+        """Return the rows of one step over all ranks when there are `rows` training rows in all."""
+
+    def build(self, width: int) -> Network:
+        """Build the network for `width` features."""
+
+
+DETECTORS: dict[str, str] = {
+    "autoencoder": "training.detectors.autoencoder:Autoencoder",
+}
+"""Import strings: naming a detector must not import TensorFlow."""
+
+
+def detector(spec: DetectorSpec) -> Detector:
+    """Return the detector that `spec` names, with its options validated; imports no TensorFlow.
+
+    Raises:
+        ConfigurationError: The name or an option is unknown, or a value is not allowed.
+    """
+    if spec.name not in DETECTORS:
+        raise ConfigurationError(f"unknown detector {spec.name!r}", hint=f"Allowed: {', '.join(DETECTORS)}.")
+    module, _, name = DETECTORS[spec.name].partition(":")
+    config = getattr(import_module(module), name)
+    try:
+        return cast("Detector", config(**spec.options))
+    except ValidationError as error:
+        details = "; ".join(
+            f"{'.'.join(map(str, item['loc']))} = {item['input']!r}: {item['msg']}" for item in error.errors()
+        )
+        options = ", ".join(field.name for field in dataclasses.fields(config))
+        raise ConfigurationError(
+            f"wrong options of the detector {spec.name!r}: {details}", hint=f"Its options are {options}."
+        ) from error
+
+
+def check_options(spec: DetectorSpec) -> None:
+    """Check a detector's name and options where no training runs.
+
+    Raises:
+        ConfigurationError: The name or an option is unknown, or a value is not allowed.
+    """
+    detector(spec)

@@ -1,0 +1,228 @@
+"""`python -m training.job JOB.json`, on each rank under the launcher: from two Parquet files to an artifact.
+
+Rank 0 writes the artifact and, last of all, `result.json` into the job's output folder. A rank that fails
+writes `error-rank-<rank>.json` there; its exit code says whether the same job may succeed later.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+from pydantic import TypeAdapter
+
+from training import artifact
+from training.dataset import read_sample, read_shard
+from training.detectors import detector
+from training.errors import FloodmarkError, RetryableError, TrainingFailedError
+from training.preprocessing import Preprocessing, fit_preprocessing
+from training.scorer import Scorer, open_network, score_rows
+from training.threshold import calibrate
+from training.types import TrainingJob, TrainingRequest, TrainingResult
+
+if TYPE_CHECKING:
+    from training.fit import Fitted
+
+RESULT = "result.json"
+ARTIFACT = "artifact"
+EXIT_TERMINAL = 70
+EXIT_RETRYABLE = 75
+LOST_PEER = "HorovodInternalError"
+"""The type under which a rank reports that another one is gone: never the cause of a failure."""
+REFERENCE_ROWS = 10_000
+CHECKED_ROWS = 256
+PACKAGES = ("floodmark", "horovod", "keras", "numpy", "onnxruntime", "pandas", "tensorflow")
+
+
+def train(job: TrainingJob) -> None:
+    """Train one model with all ranks; see the module's text for what is left behind.
+
+    Raises:
+        FloodmarkError: No model was written, and why.
+    """
+    from training import distributed  # noqa: PLC0415 - TensorFlow reads the environment that `main` prepares
+    from training.fit import fit  # noqa: PLC0415 - likewise
+
+    started = time.monotonic()
+    distributed.start()
+    rank, size, request = distributed.rank(), distributed.size(), job.request
+    if size != request.world_size:
+        raise TrainingFailedError(
+            f"{size} ranks were started for a training that asks for {request.world_size}",
+            hint="Start it through `infra.pool`, which starts as many as the request says.",
+        )
+    columns = request.schema.names()
+    shard = read_shard(Path(job.training_rows), columns, rank, size)
+    preprocessing = fit_preprocessing(request.schema, shard, distributed.gather)
+    features = preprocessing.transform(shard)
+    del shard  # the features take its place in memory
+    fitted = fit(detector(request.detector), features, request.seed)
+
+    # Calibration scores come from the network that will be deployed, on every rank.
+    exported = _export(fitted, Path(job.output)) if rank == 0 else b""
+    network = distributed.gather(np.frombuffer(exported, dtype=np.uint8)).tobytes()
+    session = open_network(network, threads=_threads())
+    held_out = read_shard(Path(job.calibration_rows), columns, rank, size)
+    distributed.fail_together(_disparity(fitted, session, preprocessing, held_out.head(CHECKED_ROWS)))
+    scores = _in_file_order(distributed.gather(score_rows(session, preprocessing, held_out)), size)
+    threshold = calibrate(request.threshold_method, scores, request.target_alert_rate)
+
+    if rank == 0:
+        result = TrainingResult(
+            request_id=request.id,
+            world_size=size,
+            rows=fitted.rows,
+            epochs=fitted.epochs,
+            loss=fitted.loss,
+            seconds=time.monotonic() - started,
+            threshold=threshold,
+            artifact=str(Path(job.output) / ARTIFACT),
+        )
+        _write_artifact(job, result, preprocessing, network, scores)
+        write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file that is either absent or complete, whenever this process ends."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def _export(fitted: "Fitted", output: Path) -> bytes:
+    """Return the scoring model as ONNX, through Keras and tf2onnx."""
+    path = output / "network.partial.onnx"
+    fitted.model(
+        np.zeros((1, *fitted.model.input_shape[1:]), dtype=np.float32)
+    )  # Keras exports called models
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tf2onnx is older than NumPy 2 and says so at length
+        fitted.model.export(path, format="onnx", verbose=False)
+    network = path.read_bytes()
+    path.unlink()
+    return network
+
+
+def _disparity(
+    fitted: "Fitted", session: onnxruntime.InferenceSession, preprocessing: Preprocessing, rows: pd.DataFrame
+) -> str | None:
+    """Say how far the exported network is from the trained one, or None if both score alike."""
+    trained = np.asarray(fitted.model(preprocessing.transform(rows)))
+    exported = score_rows(session, preprocessing, rows)
+    if np.allclose(trained, exported, rtol=1e-4, atol=1e-6):
+        return None
+    return f"the exported network scores up to {np.abs(trained - exported).max()} away from the trained one"
+
+
+def _in_file_order(gathered: np.ndarray, size: int) -> np.ndarray:
+    """Undo the dealing of rows to ranks: rank r's values belong to rows r, r + size, r + 2 size, ..."""
+    ordered = np.empty_like(gathered)
+    first = 0
+    for rank in range(size):
+        last = first + len(range(rank, gathered.size, size))
+        ordered[rank::size] = gathered[first:last]
+        first = last
+    return ordered
+
+
+def _write_artifact(
+    job: TrainingJob, result: TrainingResult, preprocessing: Preprocessing, network: bytes, scores: np.ndarray
+) -> None:
+    """Write the folder that `training.artifact` describes and seal it."""
+    folder, request = Path(result.artifact), job.request
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier attempt, which left no result
+    folder.mkdir(parents=True)
+    columns = request.schema.names()
+    check_rows = read_sample(Path(job.calibration_rows), columns, CHECKED_ROWS, request.seed)
+    reference = read_sample(Path(job.training_rows), columns, REFERENCE_ROWS, request.seed)
+    scorer = Scorer(
+        schema=request.schema,
+        threshold=result.threshold,
+        preprocessing=preprocessing,
+        session=open_network(network),
+    )
+    (folder / artifact.NETWORK).write_bytes(network)
+    (folder / artifact.PREPROCESSING).write_text(preprocessing.to_json())
+    for name, value in (
+        (artifact.SCHEMA, asdict(request.schema)),
+        (artifact.THRESHOLD, asdict(result.threshold)),
+        (artifact.LINEAGE, _lineage(request, result)),
+    ):
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n")
+    np.save(folder / artifact.CALIBRATION_SCORES, scores)
+    reference.to_parquet(folder / artifact.REFERENCE, index=False)
+    check_rows.to_parquet(folder / artifact.CHECK_ROWS, index=False)
+    np.save(folder / artifact.CHECK_SCORES, scorer.score(check_rows))
+    artifact.seal(folder)
+
+
+def _lineage(request: TrainingRequest, result: TrainingResult) -> dict[str, object]:
+    figures = {name: getattr(result, name) for name in ("world_size", "rows", "epochs", "loss", "seconds")}
+    versions = {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+    return {"request_id": request.id, "request": asdict(request), "versions": versions, **figures}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a checkout that was never installed
+        return "not installed"
+
+
+def _threads() -> int:
+    """Return this rank's share of the cores that this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")))
+
+
+def _prepare_environment() -> None:
+    """Set what TensorFlow reads when it is imported; what is set already stays."""
+    threads = str(_threads())
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ.setdefault(name, threads)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # One GPU a rank; without any, TensorFlow must not search for a driver.
+    device = os.environ.get("HOROVOD_LOCAL_RANK", "0") if Path("/dev/nvidiactl").exists() else "-1"
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", device)
+
+
+def _write_error(output: Path, error: BaseException) -> bool:
+    """Write what this rank failed of; return whether the same job may succeed later."""
+    lost_peer = not isinstance(error, FloodmarkError) and "Horovod" in f"{type(error).__name__} {error}"
+    retryable = lost_peer or isinstance(error, (RetryableError, OSError, MemoryError))
+    fields = {
+        "type": LOST_PEER if lost_peer else type(error).__name__,
+        "message": str(error) or repr(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "retryable": retryable,
+    }
+    rank = os.environ.get("HOROVOD_RANK", "0")
+    write_atomically(output / f"error-rank-{rank}.json", json.dumps(fields, indent=2) + "\n")
+    return retryable
+
+
+def main(path: str) -> int:
+    """Run this rank of the job at `path`; return its exit code."""
+    job = TypeAdapter(TrainingJob).validate_json(Path(path).read_bytes())
+    _prepare_environment()
+    try:
+        train(job)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the pool must read it
+        retryable = _write_error(Path(job.output), error)
+        traceback.print_exception(error)
+        return EXIT_RETRYABLE if retryable else EXIT_TERMINAL
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
