@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows.overview import overview
 from infra.ledger import Ledger
 from infra.prefect_server import prefect_environment, wait_for_api
 from infra.settings import Settings, load_settings
@@ -81,12 +82,8 @@ def status(
     if as_json:
         typer.echo(json.dumps(describe_status(history, settings.model), indent=2, allow_nan=False))
         return
-    from flows.console import describe  # noqa: PLC0415 - beside the other commands' imports
-
-    for entry in history.entries:
-        if line := describe(entry.record):
-            typer.echo(line)
-    typer.echo(f"champion: {history.champion or 'none yet'}")
+    for part in overview(history, settings):
+        Console(highlight=False).print(part)
 
 
 @app.command()

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 
 from infra.settings import Settings
 from monitoring.history import History
@@ -69,9 +68,12 @@ def _window(record: WindowRecord) -> str:
         return f"quarantined: {record.reason}"
     if record.drift is None:
         return f"{record.outcome}, {record.rows} rows; {_decision(record.decision)}"
+    columns = record.drift.drifted_columns
+    moved = f" ({', '.join(columns[:3])}{', …' if len(columns) > 3 else ''})" if columns else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
-        f" by version {record.champion_version}; {record.drift.reason}; {_decision(record.decision)}"
+        f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"
+        f" drifted{moved}; {_decision(record.decision)}"
     )
 
 
@@ -93,27 +95,6 @@ def refused(record: Record) -> bool:
             return record.outcome == "failed"
         case _:
             return False
-
-
-def history_table(history: History) -> Table:
-    """Every window, training and promotion in their order."""
-    table = Table("at", "what", "outcome", "reason")
-    for entry in history.entries:
-        at = entry.at.strftime("%Y-%m-%d %H:%M:%S")
-        match entry.record:
-            case WindowRecord() as record:
-                outcome = record.drift.status.value if record.drift else record.outcome
-                rate = f"alert rate {record.alert_rate:.3f}; " if record.alert_rate is not None else ""
-                table.add_row(at, f"window {record.window.id}", outcome, rate + _decision(record.decision))
-            case TrainingRecord() as record:
-                table.add_row(
-                    at, f"training {record.request_id}", record.outcome, record.error or record.reason
-                )
-            case PromotionRecord() as record:
-                table.add_row(at, f"version {record.version}", record.outcome.value, record.reason)
-            case _:
-                pass
-    return table
 
 
 def viewing_commands(settings: Settings) -> list[str]:

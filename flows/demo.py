@@ -6,7 +6,7 @@ of the rows, as real telemetry would have), and from the eighth day on the senso
 differently, as after a recalibration. Everything after that is `floodmark run`.
 """
 
-import os
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from river.datasets import Shuttle
 
 FOLDER = Path(".demo")
 DAYS, ROWS_A_DAY, RECALIBRATED_FROM = 12, 3_000, 8
-RECALIBRATED = ["f7", "f8", "f9"]
+RECALIBRATED, RECALIBRATION = ["f7", "f8", "f9"], "x * 1.1 + 4"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -40,24 +40,33 @@ def write_windows(folder: Path) -> None:
             0, "time", pd.date_range(begin, periods=len(window), freq=timedelta(days=1) / len(window))
         )
         if day + 1 >= RECALIBRATED_FROM:
-            window[RECALIBRATED] = window[RECALIBRATED] * 1.25 + 10
+            window[RECALIBRATED] = window[RECALIBRATED] * 1.1 + 4
         window.to_parquet(folder / f"{begin:%Y-%m-%d}.parquet")
 
 
-def main() -> None:
-    """Write the windows, then become `floodmark run` on them."""
-    console = Console(highlight=False, soft_wrap=True)
+def main() -> int:
+    """Write the windows, run the loop on them, show what happened."""
     write_windows(FOLDER / "incoming")
-    console.print(
+    say(
         f"{DAYS} days of UCI Statlog (Shuttle) telemetry, {ROWS_A_DAY} rows each, in {FOLDER}/incoming;"
-        f" from day {RECALIBRATED_FROM} on, {', '.join(RECALIBRATED)} read x * 1.25 + 10."
+        f" from day {RECALIBRATED_FROM} on, {', '.join(RECALIBRATED)} read {RECALIBRATION}."
     )
-    arguments = ["run", str(FOLDER / "incoming"), "--home", str(FOLDER / "home"), "--model", "shuttle"]
-    arguments += ["--time-column", "time", "--label-column", "anomaly", "--table"]
-    floodmark = Path(sys.executable).with_name("floodmark")
-    console.print(f"$ floodmark {' '.join(arguments)}")
-    os.execv(floodmark, [str(floodmark), *arguments])  # noqa: S606 - our own program with our own arguments
+    model = ["--home", str(FOLDER / "home"), "--model", "shuttle"]
+    columns = ["--time-column", "time", "--label-column", "anomaly"]
+    return floodmark("run", str(FOLDER / "incoming"), *model, *columns) or floodmark("status", *model)
+
+
+def floodmark(*arguments: str) -> int:
+    """Show a command and run it."""
+    say(f"$ floodmark {' '.join(arguments)}")
+    program = Path(sys.executable).with_name("floodmark")
+    return subprocess.run([program, *arguments], check=False).returncode  # noqa: S603 - our own program
+
+
+def say(text: str) -> None:
+    """Print at once, before a child prints."""
+    Console(highlight=False, markup=False, soft_wrap=True).print(text)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

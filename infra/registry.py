@@ -5,80 +5,49 @@ What is current is said by aliases: champion, challenger and previous.
 """
 
 import hashlib
-import os
 import re
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
-from pydantic import TypeAdapter
 from pydantic_core import to_json
 
-from training import artifact
-from training.errors import ConfigurationError, InvalidArtifactError, RetryableError
+from infra.model_package import (
+    REQUEST_ID,
+    VERDICT,
+    check_artifact,
+    run_metrics,
+    run_params,
+    save_model,
+    version_tags,
+)
+from training.errors import ConfigurationError, RetryableError
 from training.scorer import Scorer
-from training.types import Threshold, TrainingRequest, TrainingResult
-
-MLFLOW_DEFAULTS = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_LOGGING_LEVEL": "ERROR",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
-    # Otherwise MLflow copies pyproject.toml and uv.lock of whatever folder we were started in into the model.
-    "MLFLOW_UV_AUTO_DETECT": "false",
-    # Twelve seconds of patience; MLflow's seven retries hang for minutes, and the flows retry by themselves.
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
-}
-for _name, _value in MLFLOW_DEFAULTS.items():  # MLflow reads them as it is imported; what is set outside wins
-    os.environ.setdefault(_name, _value)
+from training.types import TrainingRequest, TrainingResult
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # MLflow warns of type hints of its own
-    import mlflow.pyfunc
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
-    from mlflow.entities import LoggedModelOutput, Metric, Param, Run
+    from mlflow.entities import LoggedModelOutput, Run
     from mlflow.exceptions import MlflowException
-    from mlflow.models import Model, ModelSignature
-    from mlflow.types import ColSpec, DataType, Schema
+    from mlflow.models import Model
     from sqlalchemy.exc import SQLAlchemyError
 
 Alias = Literal["champion", "challenger", "previous"]
-
-REQUEST_ID = "floodmark.request_id"
-DETECTOR = "floodmark.detector"
-THRESHOLD = "floodmark.threshold"
-THRESHOLD_METHOD = "floodmark.threshold_method"
-VERDICT = "floodmark.verdict"
 
 MISSING = "RESOURCE_DOES_NOT_EXIST"
 EXISTS = "RESOURCE_ALREADY_EXISTS"
 INVALID = "INVALID_PARAMETER_VALUE"
 STORES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
-ROOT = Path(__file__).resolve().parents[1]
 ARTIFACT_IN_MODEL = "artifacts/detector"
-REQUIREMENTS = ("numpy", "onnxruntime", "pandas", "pyarrow", "pydantic")
-# No input schema: where it says double, MLflow refuses int64, and where it says any, it walks value by value
-# (30 thousand rows a second). The features are in the model's metadata, and the scorer checks them.
-SIGNATURE = ModelSignature(
-    outputs=Schema(
-        [
-            ColSpec(DataType.double, "anomaly_score"),
-            ColSpec(DataType.double, "threshold"),
-            ColSpec(DataType.boolean, "is_anomaly"),
-        ]
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,19 +118,19 @@ class Registry:
             InvalidArtifactError: The artifact is not sealed, or is not the one that `result` describes.
         """
         folder = Path(result.artifact)
-        _check(folder, request, result)
+        check_artifact(folder, request, result)
         with self._tracking(f"register training {request.id}") as client:
             if (version := self._version_of(client, request.id)) is not None:
                 return version
             run = self._run(client, request.id, reason)
-            metrics = _metrics(result, at=run.info.start_time)
-            client.log_batch(run.info.run_id, metrics=metrics, params=_params(request))
+            metrics = run_metrics(result, at=run.info.start_time)
+            client.log_batch(run.info.run_id, metrics=metrics, params=run_params(request))
             model_id, location = _log_model(client, run, request, folder)
             client.set_terminated(run.info.run_id)
             with _tolerated(EXISTS):
                 client.create_registered_model(self.model)
             own = client.create_model_version(
-                self.model, location, run.info.run_id, tags=_version_tags(request, result), model_id=model_id
+                self.model, location, run.info.run_id, tags=version_tags(request, result), model_id=model_id
             )
             # Another process, or MLflow sending a request twice, may have registered it too: the first stays.
             first = self._version_of(client, request.id) or str(own.version)
@@ -327,71 +296,7 @@ def _log_model(client: MlflowClient, run: Run, request: TrainingRequest, folder:
     client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
     with TemporaryDirectory(prefix="floodmark-") as scratch:
         model = Path(scratch) / "model"
-        _save_model(model, request, folder, Model(run_id=run.info.run_id, model_id=logged.model_id))
+        save_model(model, request, folder, Model(run_id=run.info.run_id, model_id=logged.model_id))
         client.log_model_artifacts(logged.model_id, str(model))
     client.finalize_logged_model(logged.model_id, "READY")
     return logged.model_id, logged.artifact_location
-
-
-def _save_model(path: Path, request: TrainingRequest, folder: Path, model: Model) -> None:
-    """Write the MLflow model to the new folder `path`: artifact, script, package, and no pickle."""
-    named = path.with_name("detector")  # MLflow calls the artifact's folder in the model as it finds it
-    shutil.copytree(folder, named)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it asks for an input example, which would be training data
-        mlflow.pyfunc.save_model(
-            str(path),
-            python_model=str(ROOT / "infra" / "pyfunc_model.py"),
-            artifacts={"detector": str(named)},
-            code_paths=[str(ROOT / "training")],
-            signature=SIGNATURE,
-            pip_requirements=[f"{name}=={installed_version(name)}" for name in REQUIREMENTS],
-            metadata={"features": {column.name: column.kind for column in request.schema.features}},
-            mlflow_model=model,
-        )
-
-
-def _check(folder: Path, request: TrainingRequest, result: TrainingResult) -> None:
-    """Refuse to register an artifact that is not the one of this request and result."""
-    artifact.verify(folder)
-    threshold = TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes())
-    if request.id != result.request_id or threshold != result.threshold:
-        raise InvalidArtifactError(
-            f"{folder} holds {threshold}, and its training answers request {result.request_id}",
-            hint=f"expected were {result.threshold} and request {request.id}; nothing was registered",
-        )
-
-
-def _version_tags(request: TrainingRequest, result: TrainingResult) -> dict[str, str]:
-    return {
-        REQUEST_ID: request.id,
-        DETECTOR: request.detector.name,
-        THRESHOLD: repr(result.threshold.value),
-        THRESHOLD_METHOD: result.threshold.method,
-    }
-
-
-def _params(request: TrainingRequest) -> list[Param]:
-    params: dict[str, object] = {
-        "detector": request.detector.name,
-        **{f"option.{name}": value for name, value in sorted(request.detector.options.items())},
-        "windows": " ".join(window.id for window in request.windows),
-        "target_alert_rate": request.target_alert_rate,
-        "threshold_method": request.threshold_method,
-        "world_size": request.world_size,
-        "seed": request.seed,
-        "champion_version": request.champion_version,
-    }
-    return [Param(key, str(value)) for key, value in params.items()]
-
-
-def _metrics(result: TrainingResult, *, at: int) -> list[Metric]:
-    """Return the figures as of `at`, the run's start: a repeated call repeats them and MLflow drops them."""
-    figures = {
-        "loss": result.loss,
-        "rows": result.rows,
-        "epochs": result.epochs,
-        "seconds": result.seconds,
-        "threshold": result.threshold.value,
-    }
-    return [Metric(key, value, at, 0) for key, value in figures.items()]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -61,6 +62,10 @@ def processes_of(marker: str) -> list[psutil.Process]:
     return found
 
 
+def is_rank(process: psutil.Process) -> bool:
+    return process.cmdline()[1:3] == ["-m", "training.job"]
+
+
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -86,6 +91,24 @@ def test_a_rank_that_raises_is_quoted_with_its_own_traceback(job: TrainingJob, t
     assert time.monotonic() - started < 150  # at once, not by the timeout
     assert not processes_of(str(tmp_path))
     assert not (output / "result.json").exists()
+
+
+def test_a_rank_that_is_killed_ends_the_others_and_may_be_retried(job: TrainingJob, tmp_path: Path) -> None:
+    log = tmp_path / "work" / "training.log"
+
+    def kill_a_rank() -> None:
+        assert wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
+        ranks = psutil.Process().children(recursive=True)
+        (second,) = [item for item in ranks if is_rank(item) and item.environ()["HOROVOD_RANK"] == "1"]
+        second.kill()
+
+    with ThreadPoolExecutor(1) as thread:
+        killing = thread.submit(kill_a_rank)
+        with pytest.raises(RetryableError, match="no rank said why") as caught:
+            POOLS["local"](job, tmp_path / "work", timeout=200)
+        killing.result()
+    assert "Process 1 exit with status code 137" in str(caught.value)  # the end of the log
+    assert not processes_of(str(tmp_path))
 
 
 def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path: Path) -> None:
@@ -146,7 +169,7 @@ def test_ranks_show_no_secret_and_die_with_the_process_that_started_them(
     assert wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
 
     supervised = psutil.Process(control_plane.pid).children(recursive=True)
-    ranks = [item for item in supervised if item.cmdline()[1:3] == ["-m", "training.job"]]
+    ranks = [item for item in supervised if is_rank(item)]
     assert sorted(item.environ()["HOROVOD_RANK"] for item in ranks) == ["0", "1"]
     for item in supervised:
         assert SECRET not in " ".join(item.cmdline())

@@ -1,0 +1,41 @@
+"""`floodmark status` for a person: a table of what happened, and where the model stands."""
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from infra.settings import Settings
+from monitoring.history import History
+from monitoring.records import PromotionRecord, TrainingRecord, WindowRecord
+
+
+def overview(history: History, settings: Settings) -> Iterator[Table | str]:
+    """Yield a table with one row for each window, training and promotion, then one line about the model."""
+    table = Table("what", "rows", "outcome", "alert rate", "by version", title=f"model {settings.model}")
+    for entry in history.entries:
+        match entry.record:
+            case WindowRecord() as record:
+                outcome = record.drift.status.value if record.drift else record.outcome
+                rate = "" if record.alert_rate is None else f"{record.alert_rate:.3f}"
+                table.add_row(record.window.id, str(record.rows), outcome, rate, record.champion_version)
+            case TrainingRecord() as record:
+                made = f"version {record.version}" if record.version else "failed"
+                table.add_row(f"  training, {record.world_size} ranks", str(record.rows), made)
+            case PromotionRecord() as record:
+                gates = sum(gate.verdict.value == "pass" for gate in record.gates)
+                judged = f", {gates} of {len(record.gates)} gates" if record.gates else ""
+                table.add_row(f"  version {record.version} by {record.by}", "", record.outcome.value + judged)
+            case _:
+                pass
+    yield table
+    yield _standing(history)
+
+
+def _standing(history: History) -> str:
+    if history.champion is None:
+        return "no champion yet"
+    training = history.registration_of(history.champion)
+    line = f"champion: version {history.champion}"
+    if training and isinstance(training.record, TrainingRecord) and (mark := training.record.threshold):
+        line += f", flood mark {mark.value:.4g} for an alert rate of {mark.target_alert_rate:g}"
+    return f"{line}; previous: {history.previous or 'none'}; challenger: {history.challenger or 'none'}"

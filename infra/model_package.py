@@ -1,0 +1,120 @@
+"""What MLflow is given of a training: the model as models-from-code, its tags, parameters and metrics."""
+
+import os
+import shutil
+import warnings
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from training import artifact
+from training.errors import InvalidArtifactError
+from training.types import Threshold, TrainingRequest, TrainingResult
+
+MLFLOW_DEFAULTS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    # Otherwise MLflow copies pyproject.toml and uv.lock of whatever folder we were started in into the model.
+    "MLFLOW_UV_AUTO_DETECT": "false",
+    # Twelve seconds of patience; MLflow's seven retries hang for minutes, and the flows retry by themselves.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+}
+for _name, _value in MLFLOW_DEFAULTS.items():  # MLflow reads them as it is imported; what is set outside wins
+    os.environ.setdefault(_name, _value)
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # MLflow warns of type hints of its own
+    import mlflow.pyfunc
+    from mlflow.entities import Metric, Param
+    from mlflow.models import Model, ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema
+
+REQUEST_ID = "floodmark.request_id"
+DETECTOR = "floodmark.detector"
+THRESHOLD = "floodmark.threshold"
+THRESHOLD_METHOD = "floodmark.threshold_method"
+VERDICT = "floodmark.verdict"
+
+ROOT = Path(__file__).resolve().parents[1]
+REQUIREMENTS = ("numpy", "onnxruntime", "pandas", "pyarrow", "pydantic")
+# No input schema: where it says double, MLflow refuses int64, and where it says any, it walks value by value
+# (30 thousand rows a second). The features are in the model's metadata, and the scorer checks them.
+SIGNATURE = ModelSignature(
+    outputs=Schema(
+        [
+            ColSpec(DataType.double, "anomaly_score"),
+            ColSpec(DataType.double, "threshold"),
+            ColSpec(DataType.boolean, "is_anomaly"),
+        ]
+    )
+)
+
+
+def save_model(path: Path, request: TrainingRequest, folder: Path, model: Model) -> None:
+    """Write the MLflow model to the new folder `path`: artifact, script, package, and no pickle."""
+    named = path.with_name("detector")  # MLflow calls the artifact's folder in the model as it finds it
+    shutil.copytree(folder, named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it asks for an input example, which would be training data
+        mlflow.pyfunc.save_model(
+            str(path),
+            python_model=str(ROOT / "infra" / "pyfunc_model.py"),
+            artifacts={"detector": str(named)},
+            code_paths=[str(ROOT / "training")],
+            signature=SIGNATURE,
+            pip_requirements=[f"{name}=={installed_version(name)}" for name in REQUIREMENTS],
+            metadata={"features": {column.name: column.kind for column in request.schema.features}},
+            mlflow_model=model,
+        )
+
+
+def check_artifact(folder: Path, request: TrainingRequest, result: TrainingResult) -> None:
+    """Refuse to register an artifact that is not the one of this request and result."""
+    artifact.verify(folder)
+    threshold = TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes())
+    if request.id != result.request_id or threshold != result.threshold:
+        raise InvalidArtifactError(
+            f"{folder} holds {threshold}, and its training answers request {result.request_id}",
+            hint=f"expected were {result.threshold} and request {request.id}; nothing was registered",
+        )
+
+
+def version_tags(request: TrainingRequest, result: TrainingResult) -> dict[str, str]:
+    """Return what a person reads beside the version in the UI."""
+    return {
+        REQUEST_ID: request.id,
+        DETECTOR: request.detector.name,
+        THRESHOLD: repr(result.threshold.value),
+        THRESHOLD_METHOD: result.threshold.method,
+    }
+
+
+def run_params(request: TrainingRequest) -> list[Param]:
+    """Return everything that determined the training."""
+    params: dict[str, object] = {
+        "detector": request.detector.name,
+        **{f"option.{name}": value for name, value in sorted(request.detector.options.items())},
+        "windows": " ".join(window.id for window in request.windows),
+        "target_alert_rate": request.target_alert_rate,
+        "threshold_method": request.threshold_method,
+        "world_size": request.world_size,
+        "seed": request.seed,
+        "champion_version": request.champion_version,
+    }
+    return [Param(key, str(value)) for key, value in params.items()]
+
+
+def run_metrics(result: TrainingResult, *, at: int) -> list[Metric]:
+    """Return the figures as of `at`, the run's start: a repeated call repeats them and MLflow drops them."""
+    figures = {
+        "loss": result.loss,
+        "rows": result.rows,
+        "epochs": result.epochs,
+        "seconds": result.seconds,
+        "threshold": result.threshold.value,
+    }
+    return [Metric(key, value, at, 0) for key, value in figures.items()]

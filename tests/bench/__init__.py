@@ -1,0 +1,1 @@
+"""Benchmarks: `make bench [ONLY=name]`, one JSON object a line."""
