@@ -12,6 +12,8 @@ from monitoring.next_step import Step
 from monitoring.records import FailureRecord, PromotionRecord, Record, TrainingRecord, WindowRecord
 from training.types import PromotionOutcome, RetrainingDecision
 
+SHOWN_COLUMNS = 3
+
 
 class Progress:
     """Reports steps and records, and counts what was refused."""
@@ -69,7 +71,8 @@ def _window(record: WindowRecord) -> str:
     if record.drift is None:
         return f"{record.outcome}, {record.rows} rows; {_decision(record.decision)}"
     columns = record.drift.drifted_columns
-    moved = f" ({', '.join(columns[:3])}{', …' if len(columns) > 3 else ''})" if columns else ""
+    more = ", …" if len(columns) > SHOWN_COLUMNS else ""
+    moved = f" ({', '.join(columns[:SHOWN_COLUMNS])}{more})" if columns else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"

@@ -14,7 +14,8 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.quality import Profile, clean_frame, profile_of
+from monitoring.frames import clean_frame
+from monitoring.quality import Profile, profile_of
 from training import artifact
 from training.errors import InvalidWindowError
 from training.scorer import Scorer

@@ -12,8 +12,8 @@ from flows.retrain import JUDGE_ROWS, prepare_rows
 from flows.retries import when_retryable
 from infra.clean_load import CleanLoad, clean_load
 from infra.settings import Settings
+from monitoring.frames import usable_labels
 from monitoring.history import History
-from monitoring.quality import usable_labels
 from monitoring.records import PromotionRecord, TrainingRecord
 from training.errors import RetryableError
 from training.gates import Evidence, run_gates
@@ -42,6 +42,8 @@ def gather_evidence(
     """Score the held-out rows, and anomalies made from them, with both models on the same rows."""
     schema = candidate.schema
     labels = usable_labels(judge_rows, schema)
+    if labels is not None and np.isnan(labels).any():  # judged by labels only where every row has one
+        labels = None
     normal = judge_rows if labels is None else judge_rows[labels == 0]
     injected, kinds = inject_anomalies(normal, schema, kinds=list(INJECTIONS), seed=seed, count=INJECTED_ROWS)
 

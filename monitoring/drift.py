@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.special import rel_entr
 from scipy.stats import binom
 
-from monitoring.quality import clean_frame
+from monitoring.frames import clean_frame
 from training.errors import ConfigurationError, InvalidArtifactError
 from training.types import ColumnDrift, ColumnKind, DriftStatus, DriftVerdict, FeatureSchema
 

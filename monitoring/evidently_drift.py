@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from monitoring.drift import METHODS, ROW_CAP, capped_sample, constant_score
-from monitoring.quality import clean_frame
+from monitoring.frames import clean_frame
 from training.types import FeatureSchema
 
 os.environ.setdefault("DO_NOT_TRACK", "1")

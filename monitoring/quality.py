@@ -14,7 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitoring.schema import described, float_values, value_kind
+from monitoring.frames import (
+    clean_frame,
+    column_count,
+    described,
+    float_values,
+    usable_labels,
+    value_kind,
+)
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import FeatureSchema
 
@@ -160,59 +167,11 @@ def profile_of(reference: pd.DataFrame, schema: FeatureSchema) -> Profile:
     return Profile(rows=len(clean), duplicate_share=_duplicate_share(reference), columns=columns)
 
 
-def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
-    """Return the columns of the contract in the schema's order and in one type per kind.
-
-    Numeric features become float64 with NaN for what is missing or infinite, categorical ones objects
-    with None; the time and label columns follow as they are, where present. `frame` is left unchanged.
-
-    Raises:
-        InvalidWindowError: A feature is missing, repeated, or not of its kind.
-    """
-    clean: dict[str, pd.Series | FloatArray] = {}
-    for column in schema.features:
-        count = _count(frame, column.name)
-        if count != 1:
-            raise InvalidWindowError(
-                f"the feature {column.name!r} stands in the frame {count} times, not once"
-            )
-        values = frame[column.name]
-        kind = value_kind(values)
-        if kind not in {column.kind, "empty"}:
-            raise InvalidWindowError(
-                f"the feature {column.name!r} is {column.kind} but holds {described(values)}"
-            )
-        if column.kind == "numeric":
-            numbers = np.full(len(values), np.nan) if kind == "empty" else float_values(values)
-            clean[column.name] = np.where(np.isfinite(numbers), numbers, np.nan)
-        else:
-            texts = values.astype(object)
-            clean[column.name] = texts.where(texts.notna(), None)
-    for extra in (schema.time_column, schema.label_column):
-        if extra is not None and _count(frame, extra) == 1:
-            clean[extra] = frame[extra]
-    return pd.DataFrame(clean, index=frame.index, copy=False)
-
-
-def usable_labels(frame: pd.DataFrame, schema: FeatureSchema) -> FloatArray | None:
-    """Return the labels as float64 (rows,): 0, 1 or NaN for unknown; None when there are none to use."""
-    if schema.label_column is None or _count(frame, schema.label_column) != 1:
-        return None
-    values = frame[schema.label_column]
-    if value_kind(values) != "numeric":
-        return None
-    try:
-        labels = float_values(values)
-    except InvalidWindowError:
-        return None
-    return labels if bool(np.isin(labels[~np.isnan(labels)], (0.0, 1.0)).all()) else None
-
-
 def _inspect(
     frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, now: datetime, limits: QualityLimits
 ) -> _Window:
     named = {*schema.names(), schema.time_column, schema.label_column} - {None}
-    once = frozenset(str(name) for name in named if _count(frame, name) == 1)
+    once = frozenset(str(name) for name in named if column_count(frame, name) == 1)
     kinds: dict[str, str] = {}
     missing: dict[str, float] = {}
     infinite: dict[str, float] = {}
@@ -259,7 +218,7 @@ def _missing_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
 
 def _repeated_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
     for name in [*window.schema.names(), window.schema.time_column, window.schema.label_column]:
-        count = _count(window.frame, name)
+        count = column_count(window.frame, name)
         if name is not None and count > 1:
             yield name, "quarantine", f"the column {name!r} stands in the window {count} times, not once"
 
@@ -409,10 +368,6 @@ CHECKS: dict[str, Check] = {
     "extra_columns": _extra_columns,
 }
 """Every check, those that spoil most of a window first. A new check is a function and a line here."""
-
-
-def _count(frame: pd.DataFrame, name: str | None) -> int:
-    return int((frame.columns == name).sum())
 
 
 def _parsed_times(values: pd.Series) -> pd.Series:

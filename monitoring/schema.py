@@ -5,82 +5,17 @@ The schema is inferred once and stored with the champion; from then on it is the
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from monitoring.frames import ValueKind, described, value_kind
 from training.errors import InvalidWindowError
-from training.types import Column, ColumnKind, FeatureSchema
+from training.types import Column, FeatureSchema
 
 IDENTIFIER_ROWS = 100
 """From this many rows on, a text column that is mostly distinct values is taken for an identifier."""
 
 IDENTIFIER_DISTINCT_SHARE = 0.5
-
-ValueKind = ColumnKind | Literal["empty", "timestamps", "unsupported"]
-
-_KIND_OF_INFERRED: dict[str, ValueKind] = {
-    "string": "categorical",
-    "integer": "numeric",
-    "floating": "numeric",
-    "mixed-integer-float": "numeric",
-    "decimal": "numeric",
-    "boolean": "numeric",
-    "empty": "empty",
-    "datetime64": "timestamps",
-    "datetime": "timestamps",
-    "date": "timestamps",
-}
-"""pandas' names for what a column of Python objects holds; every other name is unsupported."""
-
-
-def value_kind(values: pd.Series) -> ValueKind:
-    """Tell what a column holds, by its values where its dtype says only "object".
-
-    A column without any value is "empty" whatever its dtype; booleans count as numbers. The values
-    of a pandas Categorical are its categories.
-    """
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        return "empty" if values.isna().all() else value_kind(values.cat.categories.to_series())
-    if values.isna().all():
-        return "empty"
-    if pd.api.types.is_datetime64_any_dtype(values.dtype):
-        return "timestamps"
-    if pd.api.types.is_complex_dtype(values.dtype):
-        return "unsupported"
-    if pd.api.types.is_numeric_dtype(values.dtype):
-        return "numeric"
-    return _KIND_OF_INFERRED.get(pd.api.types.infer_dtype(values, skipna=True), "unsupported")
-
-
-def float_values(values: pd.Series) -> npt.NDArray[np.float64]:
-    """Convert a numeric column of any dtype to float64 (rows,), with NaN for every kind of missing value.
-
-    Raises:
-        InvalidWindowError: A value is no float64, such as an integer of 400 digits.
-    """
-    try:
-        return values.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise InvalidWindowError(
-            f"the column {values.name!r} holds numbers that float64 cannot: {error}"
-        ) from error
-
-
-def described(values: pd.Series) -> str:
-    """Name what a column holds, with an example: of the rarer type where texts and others are mixed."""
-    present = values.dropna().astype(object)
-    if not len(present):
-        return "no value"
-    is_text = present.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
-    mixed = bool(is_text.any()) and not bool(is_text.all())
-    rarer = present[is_text if is_text.mean() < 0.5 else ~is_text] if mixed else present  # noqa: PLR2004
-    name = {"numeric": "numbers", "categorical": "text", "timestamps": "timestamps"}.get(
-        value_kind(values), "mixed values"
-    )
-    return f"{name} such as {repr(rarer.iloc[0])[:60]}"
 
 
 def infer_schema(

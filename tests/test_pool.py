@@ -187,10 +187,30 @@ FAMILY = "(setsid sleep 987654 &); setsid sh -c 'sleep 987655; true' & sleep 987
 """Five processes: a shell with two children, and in sessions of their own an orphan and a grandchild."""
 
 
+Supervise = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def supervise() -> Iterator[Supervise]:
+    """Start a command under the supervisor, for a parent that is this process unless told otherwise."""
+    started = []
+
+    def start(*command: str, parent: int = os.getpid()) -> "subprocess.Popen[bytes]":
+        supervisor = [sys.executable, "-m", "infra.bound_child", str(parent)]
+        started.append(subprocess.Popen([*supervisor, *command], cwd=ROOT))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(20)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_supervisor_told_to_end_takes_all_descendants_with_it(number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sh", "-c", FAMILY]
-    supervisor = subprocess.Popen(command, cwd=ROOT)
+def test_a_supervisor_told_to_end_takes_all_descendants_with_it(
+    supervise: Supervise, number: signal.Signals
+) -> None:
+    supervisor = supervise("sh", "-c", FAMILY)
     assert wait_until(lambda: len(psutil.Process(supervisor.pid).children(recursive=True)) == 5, 20)
     descendants = psutil.Process(supervisor.pid).children(recursive=True)
     supervisor.send_signal(number)
@@ -198,22 +218,22 @@ def test_a_supervisor_told_to_end_takes_all_descendants_with_it(number: signal.S
     assert not any(item.is_running() for item in descendants)
 
 
-def test_what_a_finished_command_leaves_behind_is_ended_and_its_exit_code_kept(tmp_path: Path) -> None:
-    script = f"setsid sleep 987654 & echo $! > {tmp_path}/pid; exit 3"
-    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sh", "-c", script]
-    assert subprocess.run(command, cwd=ROOT, timeout=30, check=False).returncode == 3
+def test_what_a_finished_command_leaves_behind_is_ended_and_its_exit_code_kept(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    assert supervise("sh", "-c", f"setsid sleep 987654 & echo $! > {tmp_path}/pid; exit 3").wait(30) == 3
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
-def test_a_supervisor_whose_parent_is_gone_already_starts_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "infra.bound_child", "1", "touch", str(tmp_path / "started")]
-    assert subprocess.run(command, cwd=ROOT, timeout=30, check=False).returncode == 128 + signal.SIGTERM
+def test_a_supervisor_whose_parent_is_gone_already_starts_nothing(
+    supervise: Supervise, tmp_path: Path
+) -> None:
+    assert supervise("touch", str(tmp_path / "started"), parent=1).wait(30) == 128 + signal.SIGTERM
     assert not (tmp_path / "started").exists()
 
 
-def test_a_killed_supervisor_does_not_leave_its_command() -> None:
-    command = [sys.executable, "-m", "infra.bound_child", str(os.getpid()), "sleep", "987657"]
-    supervisor = subprocess.Popen(command, cwd=ROOT)
+def test_a_killed_supervisor_does_not_leave_its_command(supervise: Supervise) -> None:
+    supervisor = supervise("sleep", "987657")
     assert wait_until(lambda: len(psutil.Process(supervisor.pid).children()) == 1, 20)
     (child,) = psutil.Process(supervisor.pid).children()
     supervisor.kill()

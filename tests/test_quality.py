@@ -11,14 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from monitoring.frames import clean_frame, usable_labels
 from monitoring.quality import (
     CHECKS,
     QualityLimits,
     check_quality,
-    clean_frame,
     profile_of,
     quarantine_reason,
-    usable_labels,
 )
 from monitoring.schema import infer_schema
 from training.errors import ConfigurationError, InvalidWindowError

@@ -22,8 +22,8 @@ import cloudpickle  # type: ignore[import-untyped] # it has no types
 import numpy as np
 import pandas as pd
 import pytest
-from artifacts import build_artifact, normal_rows, training_request
 
+from artifacts import build_artifact, normal_rows, training_request
 from infra.clean_load import clean_load
 from infra.registry import Aliases, Registry
 from training import artifact

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from monitoring.schema import described, float_values, infer_schema, value_kind
+from monitoring.frames import described, float_values, value_kind
+from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError
 from training.types import FeatureSchema
 

@@ -22,7 +22,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.preprocessing import StandardScaler
 
-from monitoring.quality import clean_frame
+from monitoring.frames import clean_frame
 from monitoring.schema import infer_schema
 from training.preprocessing import fit_preprocessing
 from training.threshold import calibrate
@@ -143,7 +143,7 @@ def nsl_kdd() -> None:
     """The stream's first six days against its last six."""
     days = [pd.read_parquet(path) for path in sorted((DATA / "nsl-kdd" / "stream").glob("*.parquet"))]
     before, after = pd.concat(days[:6]), pd.concat(days[6:])
-    normal = before.loc[before["label"] == 0].drop(columns=["event_time", "label"]).reset_index(drop=True)
+    normal = before.query("label == 0").drop(columns=["event_time", "label"]).reset_index(drop=True)
     test, labels = after.drop(columns=["event_time", "label"]), after["label"].to_numpy()
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in ("autoencoder", *PEERS)}
     for seed in SEEDS:
