@@ -125,8 +125,8 @@ def adbench() -> None:
                 np.r_[normal[len(normal) // 2 :], np.flatnonzero(labels)],
             )
             for model, make in {"autoencoder": autoencoder, **PEERS}.items():
-                score = make(rows.iloc[train], seed)
-                figures[model].append(100 * roc_auc_score(labels[test], score(rows.iloc[test])))
+                score = make(rows.take(train), seed)
+                figures[model].append(100 * roc_auc_score(labels[test], score(rows.take(test))))
         value = float(np.mean(figures["autoencoder"]))
         emit(f"adbench/{name}", "roc_auc", value, "VAE (published)", published)
         for model, runs in figures.items():
