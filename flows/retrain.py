@@ -1,5 +1,6 @@
 """The flow `retrain`: from windows to a registered candidate."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from training.types import FeatureSchema, TrainingJob, TrainingRequest, Training
 
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
+REFERENCE_ROWS = "reference.parquet"
 JUDGE_ROWS = "judge.parquet"
 ROWS_PER_GROUP = 50_000
 
@@ -28,18 +30,19 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     """Split the windows' rows three ways and store the parts; return their folder.
 
     Each window is split by itself, so that every part holds its share of every window. The guard
-    takes rows that a trustworthy champion alerted on out of the training part only: calibration and
-    judging must see what will really arrive.
+    takes rows that a trustworthy champion alerted on out of the training part only: calibration,
+    judging and the reference of later drift checks must see what really arrives.
     """
     folder = installation.training_folder(request.id)
     opened = installation.source(source)
-    parts: dict[str, list[pd.DataFrame]] = {TRAINING_ROWS: [], CALIBRATION_ROWS: [], JUDGE_ROWS: []}
+    parts: dict[str, list[pd.DataFrame]] = defaultdict(list)
     for window in find_windows(opened, request.windows):
         rows = read_clean(opened, window, request.schema)
         training, calibration, judge = split_rows(len(rows), request.seed)
         trusted = guard(installation, window, request, len(rows))
         parts[TRAINING_ROWS].append(rows.iloc[training[trusted[training]]])
         parts[CALIBRATION_ROWS].append(rows.iloc[calibration])
+        parts[REFERENCE_ROWS].append(rows.iloc[np.concatenate([training, calibration])])
         parts[JUDGE_ROWS].append(rows.iloc[judge])
     folder.mkdir(parents=True, exist_ok=True)
     features = request.schema.names()
@@ -69,6 +72,7 @@ def train(installation: Installation, request: TrainingRequest, folder: Path) ->
         request=request,
         training_rows=str(folder / TRAINING_ROWS),
         calibration_rows=str(folder / CALIBRATION_ROWS),
+        reference_rows=str(folder / REFERENCE_ROWS),
         output=str(folder),
     )
     if settings.pool not in POOLS:

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 import training
 from training import artifact
 from training.errors import FloodmarkError, InvalidArtifactError, RetryableError, TrainingFailedError
-from training.job import LOST_PEER, RESULT
+from training.outcome import ERRORS, LOST_PEER, RESULT, RankError
 from training.types import TrainingJob, TrainingResult
 
 INHERITED = (
@@ -53,7 +53,7 @@ def train_on_this_machine(job: TrainingJob, folder: Path, *, timeout: float) -> 
     output = Path(job.output)
     for path in (folder, output):
         path.mkdir(parents=True, exist_ok=True)
-    for stale in output.glob("error-rank-*.json"):
+    for stale in output.glob(ERRORS):
         stale.unlink()
     description = folder / "job.json"
     description.write_text(json.dumps(asdict(job), indent=2) + "\n")
@@ -136,20 +136,18 @@ def _result(job: TrainingJob) -> TrainingResult | None:
 
 def _failure(output: Path, log: Path, exit_code: int) -> FloodmarkError:
     """Return the error of the rank that failed first, not of those that lost it as a peer."""
-    errors = [
-        (path.stem.rpartition("-")[2], json.loads(path.read_text()))
-        for path in sorted(output.glob("error-rank-*.json"))
-    ]
-    causes = [(rank, error) for rank, error in errors if error["type"] != LOST_PEER]
+    reader = TypeAdapter(RankError)
+    errors = [reader.validate_json(path.read_bytes()) for path in sorted(output.glob(ERRORS))]
+    causes = [error for error in errors if error.type != LOST_PEER]
     if not causes:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         return RetryableError(
             f"the training ended with exit code {exit_code}, and no rank said why",
             hint=f"A rank was killed from outside, or out of memory. The end of {log}:\n{tail}",
         )
-    rank, error = causes[0]
-    kind = RetryableError if error["retryable"] else TrainingFailedError
+    cause = causes[0]
+    kind = RetryableError if cause.retryable else TrainingFailedError
     return kind(
-        f"rank {rank} failed: {error['type']}: {error['message']}",
-        hint=f"No model was written. Its log is {log}.\n{error['traceback']}",
+        f"rank {cause.rank} failed: {cause.type}: {cause.message}",
+        hint=f"No model was written. Its log is {log}.\n{cause.traceback}",
     )

@@ -59,7 +59,7 @@ class TrainingSettings:
     ranks: int = 2
     timeout_seconds: float = 3_600
     seed: int = 0
-    trusted_alert_factor: float = 2.0
+    trusted_alert_factor: float = 1.5
 
     def __post_init__(self) -> None:
         if self.ranks < 1:
@@ -74,7 +74,7 @@ class TrainingSettings:
 class ThresholdSettings:
     """How the flood mark is set: the share of rows that may be alerts, and the calibrator."""
 
-    target_alert_rate: float = 0.02
+    target_alert_rate: float = 0.03
     method: str = "quantile"
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ def job(tmp_path: Path) -> TrainingJob:
         request=request,
         training_rows=str(tmp_path / "training.parquet"),
         calibration_rows=str(tmp_path / "calibration.parquet"),
+        reference_rows=str(tmp_path / "training.parquet"),
         output=str(tmp_path / "output"),
     )
 

@@ -26,6 +26,7 @@ from training import artifact
 from training.dataset import read_sample, read_shard
 from training.detectors import detector
 from training.errors import FloodmarkError, RetryableError, TrainingFailedError
+from training.outcome import LOST_PEER, RESULT, RankError, error_file
 from training.preprocessing import Preprocessing, fit_preprocessing
 from training.scorer import Scorer, open_network, score_rows
 from training.threshold import calibrate
@@ -34,12 +35,9 @@ from training.types import TrainingJob, TrainingRequest, TrainingResult
 if TYPE_CHECKING:
     from training.fit import Fitted
 
-RESULT = "result.json"
 ARTIFACT = "artifact"
 EXIT_TERMINAL = 70
 EXIT_RETRYABLE = 75
-LOST_PEER = "HorovodInternalError"
-"""The type under which a rank reports that another one is gone: never the cause of a failure."""
 REFERENCE_ROWS = 10_000
 CHECKED_ROWS = 256
 PACKAGES = ("floodmark", "horovod", "keras", "numpy", "onnxruntime", "pandas", "tensorflow")
@@ -145,7 +143,7 @@ def _write_artifact(
     folder.mkdir(parents=True)
     columns = request.schema.names()
     check_rows = read_sample(Path(job.calibration_rows), columns, CHECKED_ROWS, request.seed)
-    reference = read_sample(Path(job.training_rows), columns, REFERENCE_ROWS, request.seed)
+    reference = read_sample(Path(job.reference_rows), columns, REFERENCE_ROWS, request.seed)
     scorer = Scorer(
         schema=request.schema,
         threshold=result.threshold,
@@ -200,14 +198,14 @@ def _write_error(output: Path, error: BaseException) -> bool:
     """Write what this rank failed of; return whether the same job may succeed later."""
     lost_peer = not isinstance(error, FloodmarkError) and "Horovod" in f"{type(error).__name__} {error}"
     retryable = lost_peer or isinstance(error, (RetryableError, OSError, MemoryError))
-    fields = {
-        "type": LOST_PEER if lost_peer else type(error).__name__,
-        "message": str(error) or repr(error),
-        "traceback": "".join(traceback.format_exception(error)),
-        "retryable": retryable,
-    }
-    rank = os.environ.get("HOROVOD_RANK", "0")
-    write_atomically(output / f"error-rank-{rank}.json", json.dumps(fields, indent=2) + "\n")
+    report = RankError(
+        rank=int(os.environ.get("HOROVOD_RANK", "0")),
+        type=LOST_PEER if lost_peer else type(error).__name__,
+        message=str(error) or repr(error),
+        traceback="".join(traceback.format_exception(error)),
+        retryable=retryable,
+    )
+    write_atomically(error_file(output, report.rank), json.dumps(asdict(report), indent=2) + "\n")
     return retryable
 
 

@@ -110,11 +110,16 @@ class Threshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """What the control plane hands to the ranks, as one JSON file. Paths are absolute."""
+    """What the control plane hands to the ranks, as one JSON file. Paths are absolute.
+
+    `reference_rows` are rows as they arrive, before the contamination guard took any out: a reference
+    without its tail would call the next unchanged window drifted.
+    """
 
     request: TrainingRequest
     training_rows: str
     calibration_rows: str
+    reference_rows: str
     output: str
     format_version: Literal[1] = 1
 
