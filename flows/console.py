@@ -102,12 +102,17 @@ def refused(record: Record) -> bool:
 
 def viewing_commands(settings: Settings) -> list[str]:
     """Return the commands that show every run in the MLflow and Prefect pages."""
-    home, programs = settings.home, Path(sys.executable).parent
+    home, programs = _shown(settings.home), _shown(Path(sys.executable).parent)
     store = settings.tracking_uri or f"sqlite:///{home}/mlflow.db --artifacts-destination {home}/artifacts"
     return [
         f"MLflow runs and versions: {programs}/mlflow server --port 5000 --backend-store-uri {store}",
         f"Prefect runs: PREFECT_HOME={home}/prefect {programs}/prefect server start --port 4200",
     ]
+
+
+def _shown(path: Path) -> Path:
+    """Shorten a path below the working folder, where these commands are meant to be run."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _decision(decision: RetrainingDecision | None) -> str:

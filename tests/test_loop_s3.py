@@ -107,7 +107,7 @@ QUARANTINED = {
     "2026-03-04-g-all-missing": "pressure",
     "2026-03-04-h-infinite": "infinite",
     "2026-03-04-i-no-time": "time",
-    "2026-03-04-j-twice": "duplicate",
+    "2026-03-04-j-twice": "repeat",
     "2026-03-04-k-copy": "2026-03-01",
 }
 
