@@ -14,6 +14,7 @@ from flows.overview import overview
 from infra.ledger import Ledger
 from infra.prefect_server import prefect_environment, wait_for_api
 from infra.settings import Settings, load_settings
+from infra.source import Source
 from infra.stores import open_store
 from monitoring.history import History
 from monitoring.status import status as describe_status
@@ -59,6 +60,7 @@ def run(
         {"home": home, "model": model, "time_column": time_column, "label_column": label_column},
     )
     silence_usage_reports()
+    Source(store=open_store(source, settings.s3), csv=settings.csv).windows()  # wrong use fails at once
     with prefect_environment(settings.home):
         from flows.console import Progress  # noqa: PLC0415 - after the environment is set
         from flows.loop import run_loop  # noqa: PLC0415 - Prefect reads its environment when imported

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.status import Status
 
+from flows.loop import Standing
 from infra.settings import Settings
-from monitoring.history import History
 from monitoring.next_step import Step
 from monitoring.records import FailureRecord, PromotionRecord, Record, TrainingRecord, WindowRecord
 from training.types import PromotionOutcome, RetrainingDecision
@@ -40,11 +40,16 @@ class Progress:
         if line := describe(record):
             self.console.print(line)
 
-    def close(self, history: History) -> None:
+    def close(self, standing: Standing) -> None:
         """Say where the loop stands and how to look at it."""
         if not self.windows:
-            self.console.print(f"nothing to do: all {len(history.latest_windows)} windows were taken before")
-        champion = history.champion
+            taken = len(standing.history.latest_windows)
+            self.console.print(f"nothing to do: all {taken} windows were taken before")
+        for window in standing.rewritten:
+            self.console.print(f"{window}  was rewritten after it was taken, and is not taken twice")
+        for key in standing.ignored:
+            self.console.print(f"{key}  ignored: no .parquet, .csv or .csv.gz")
+        champion = standing.history.champion
         self.console.print(f"champion: {f'version {champion}' if champion else 'none yet'}")
         for command in viewing_commands(self.settings):
             self.console.print(command)

@@ -16,6 +16,7 @@ from infra.source import Source
 from infra.stores import open_store
 from monitoring.frames import clean_frame
 from monitoring.quality import Profile, profile_of
+from monitoring.records import TrainingRecord
 from training import artifact
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
@@ -67,6 +68,13 @@ class Installation:
     def training_folder(self, request_id: str) -> Path:
         """The local folder of one training: its rows, logs, artifact and result."""
         return self.settings.home / "state" / self.settings.model / "trainings" / request_id
+
+    def discard_rows(self, version: str) -> None:
+        """Delete the rows that a version was trained and judged on; its log and result stay."""
+        entry = self.ledger.load().registration_of(version)
+        if entry is not None and isinstance(entry.record, TrainingRecord):
+            for rows in self.training_folder(entry.record.request_id).glob("*.parquet"):
+                rows.unlink()
 
     def write_scores(self, window_id: str, scores: pd.DataFrame) -> None:
         """Store the scores of one window."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from prefect import flow
@@ -24,8 +25,17 @@ Report = Callable[[Step | None, Record | None], None]
 """Called with a step before it is taken, and with its record after."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where the loop stands when nothing is left to do; `rewritten` windows are not taken twice."""
+
+    history: History
+    rewritten: list[str]
+    ignored: list[str]
+
+
 @flow(name="floodmark", flow_run_name="floodmark {settings.model} on {source}")
-def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -> History:
+def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -> Standing:
     """Take every step that the ledger and the source ask for; with `follow`, wait for more.
 
     Raises:
@@ -35,19 +45,20 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     opened = installation.source(source)
     while True:
         try:
-            history = follow_person(installation, report)
-            step = next_step(history, opened.windows())
+            history, listed = follow_person(installation, report), opened.windows()
+            step = next_step(history, listed)
             if step is not None:
                 take(installation, opened, history, step, report)
-            elif not follow:
-                return history
+            elif follow:
+                time.sleep(settings.follow_seconds)
+            else:
+                return Standing(history=history, rewritten=history.rewritten(listed), ignored=opened.ignored)
         except LedgerMovedError:
             continue
-        except RetryableError:
+        except RetryableError as error:
             if not follow:
                 raise
-            step = None
-        if step is None:
+            report(None, FailureRecord(step="the loop waits and tries again", error=str(error)))
             time.sleep(settings.follow_seconds)
 
 

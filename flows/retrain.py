@@ -14,7 +14,7 @@ from flows.retries import when_retryable
 from infra.pool import POOLS
 from infra.settings import Settings
 from monitoring.records import TrainingRecord
-from training.errors import ConfigurationError, InvalidWindowError, TrainingFailedError
+from training.errors import InvalidWindowError, TrainingFailedError
 from training.split import split_rows, trusted_rows
 from training.types import FeatureSchema, TrainingJob, TrainingRequest, TrainingResult, Window, WindowVersion
 
@@ -64,7 +64,7 @@ def guard(installation: Installation, window: Window, request: TrainingRequest, 
     return trusted_rows(stored["anomaly_score"].to_numpy(), threshold, request.target_alert_rate, factor).mask
 
 
-@task(cache_policy=NO_CACHE)
+@task(retries=1, retry_delay_seconds=5, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
 def train(installation: Installation, request: TrainingRequest, folder: Path) -> TrainingResult:
     """Launch the ranks on the pool and wait for their result; a finished training is found again."""
     settings = installation.settings.training
@@ -75,10 +75,6 @@ def train(installation: Installation, request: TrainingRequest, folder: Path) ->
         reference_rows=str(folder / REFERENCE_ROWS),
         output=str(folder),
     )
-    if settings.pool not in POOLS:
-        raise ConfigurationError(
-            f"training.pool is {settings.pool!r}", hint=f"allowed are {', '.join(POOLS)}"
-        )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds)
 
 

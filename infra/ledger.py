@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import psutil
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from infra.object_store import ObjectNotFoundError, ObjectStore
 from monitoring.history import History
 from monitoring.records import ClaimRecord, Entry, Record
-from training.errors import RetryableError
+from training.errors import ConfigurationError, RetryableError
 
 ENTRIES = TypeAdapter(Entry)
 
@@ -39,16 +39,22 @@ class Ledger:
         return cls(store=store, prefix=f"state/{model}/ledger")
 
     def load(self) -> History:
-        """Return the history as it is stored now; entries once read are never read again."""
-        if not self._entries:
-            for item in self.store.list(f"{self.prefix}/"):
-                self._entries.append(ENTRIES.validate_json(self.store.read(item.key)))
+        """Return the history as it is stored now; entries once read are never read again.
+
+        Raises:
+            ConfigurationError: An entry is damaged, or of a format that this version does not know.
+        """
         while True:
+            key = self._key(len(self._entries) + 1)
             try:
-                data = self.store.read(self._key(len(self._entries) + 1))
+                self._entries.append(ENTRIES.validate_json(self.store.read(key)))
             except ObjectNotFoundError:
                 return History(entries=tuple(self._entries))
-            self._entries.append(ENTRIES.validate_json(data))
+            except ValidationError as error:
+                raise ConfigurationError(
+                    f"the ledger entry {key} in {self.store.url} is not readable: {error}",
+                    hint="restore it from a backup, or use the version of Floodmark that wrote it",
+                ) from error
 
     def append(self, history: History, record: Record) -> History:
         """Write `record` as the next entry of `history`.

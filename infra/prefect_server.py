@@ -30,7 +30,8 @@ def prefect_environment(home: Path) -> Iterator[None]:
     Leaving the context ends the server. Enter it before prefect is imported, and call `wait_for_api`
     before the first flow.
     """
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    # Runs keep their logs for Prefect's pages; on the terminal, our own lines say the same more briefly.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     if os.environ.get(API_URL):
         yield
         return

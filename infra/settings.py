@@ -6,10 +6,12 @@ No credential is a setting: boto3 and MLflow find theirs by their own standard w
 
 import dataclasses
 import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,6 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
 from monitoring.drift import DriftPolicy
@@ -25,6 +28,7 @@ from monitoring.quality import QualityLimits
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits
+from training.threshold import CALIBRATORS
 from training.types import DetectorSpec
 
 PREFIX = "FLOODMARK_"
@@ -47,6 +51,13 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _without_password(uri: str | None) -> str | None:
+    """Settings are shown as parameters of flow runs, so nothing secret may be among them."""
+    if uri is not None and urlsplit(uri).password:
+        raise ValueError("a password in it would be shown; use MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    return uri
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings:
     """How a training is launched, and what it may be trained on.
@@ -62,6 +73,8 @@ class TrainingSettings:
     trusted_alert_factor: float = 1.5
 
     def __post_init__(self) -> None:
+        if self.pool not in POOLS:
+            raise ValueError(f"pool is {self.pool!r}; allowed are {', '.join(POOLS)}")
         if self.ranks < 1:
             raise ValueError(f"ranks is {self.ranks}; it must be at least 1")
         if not self.timeout_seconds > 0:
@@ -80,6 +93,8 @@ class ThresholdSettings:
     def __post_init__(self) -> None:
         if not 0 < self.target_alert_rate < 1:
             raise ValueError(f"target_alert_rate is {self.target_alert_rate}; it must lie between 0 and 1")
+        if self.method not in CALIBRATORS:
+            raise ValueError(f"method is {self.method!r}; allowed are {', '.join(CALIBRATORS)}")
 
 
 class Settings(BaseSettings):
@@ -98,7 +113,9 @@ class Settings(BaseSettings):
     model: str = Field(
         "floodmark", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Registered model's name"
     )
-    tracking_uri: str | None = Field(None, description="MLflow tracking server; SQLite under home by default")
+    tracking_uri: Annotated[str | None, AfterValidator(_without_password)] = Field(
+        None, description="MLflow tracking server; SQLite under home by default"
+    )
     time_column: str | None = None
     label_column: str | None = None
     ignore_columns: tuple[str, ...] = ()
@@ -128,6 +145,18 @@ class Settings(BaseSettings):
         """Command line over environment over file."""
         del dotenv_settings, file_secret_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @model_validator(mode="after")
+    def _alerts_can_be_too_many(self) -> Self:
+        """Refuse factors with which no alert rate would ever be above the target's bounds."""
+        target = self.threshold.target_alert_rate
+        for name, factor in (
+            ("training.trusted_alert_factor", self.training.trusted_alert_factor),
+            ("gates.alert_rate_factor", self.gates.alert_rate_factor),
+        ):
+            if not factor * target < 1:
+                raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
+        return self
 
     @property
     def store_url(self) -> str:
@@ -178,7 +207,14 @@ def _refuse_unknown_variables() -> None:
 def _explain(error: ValidationError) -> str:
     """All wrong keys together, each with the value received."""
     lines = [
-        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']} (got {item['input']!r})"
+        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']} (got {_masked(item['input'])})"
+        if item["loc"]
+        else item["msg"]
         for item in error.errors(include_url=False)
     ]
     return "configuration is not valid\n  " + "\n  ".join(lines)
+
+
+def _masked(value: object) -> str:
+    """Show a received value, but no password within a URI."""
+    return re.sub(r"://[^/\s]*@", "://***@", repr(value))
