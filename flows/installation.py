@@ -15,8 +15,10 @@ from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
 from monitoring.frames import clean_frame
+from monitoring.history import History
 from monitoring.quality import Profile, profile_of
 from monitoring.records import TrainingRecord
+from monitoring.schema import with_columns
 from training import artifact
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
@@ -100,6 +102,13 @@ class Installation:
             reference=reference,
             profile=profile_of(reference, scorer.schema),
         )
+
+
+def known_schema(champion: Champion | None, history: History, settings: Settings) -> FeatureSchema | None:
+    """Return the champion's features, or those of the first window; None before there is one."""
+    schema = champion.schema if champion else history.bootstrap_schema
+    columns = {"time_column": settings.time_column, "label_column": settings.label_column}
+    return with_columns(schema, **columns) if schema else None
 
 
 def read_clean(source: Source, window: Window, schema: FeatureSchema) -> pd.DataFrame:

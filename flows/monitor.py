@@ -10,7 +10,7 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.events import emit
-from flows.installation import Champion, Installation, open_installation
+from flows.installation import Champion, Installation, known_schema, open_installation
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
@@ -67,13 +67,12 @@ def score_window(rows: pd.DataFrame, champion: Champion) -> np.ndarray:
 def store_scores(
     installation: Installation, window: Window, rows: pd.DataFrame, champion: Champion, scores: np.ndarray
 ) -> int:
-    """Store scores and alerts beside the rows' times; return the number of alerts."""
+    """Store scores and alerts beside the rows' times and labels; return the number of alerts."""
     threshold = champion.scorer.threshold.value
     alerts = scores > threshold
-    time_column = champion.schema.time_column
-    times = {time_column: rows[time_column]} if time_column else {}
+    features = set(champion.schema.names())
     columns = {
-        **times,
+        **{name: rows[name] for name in rows.columns if name not in features},
         "anomaly_score": scores,
         "threshold": threshold,
         "is_anomaly": alerts,
@@ -101,7 +100,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     champion = installation.champion(history.champion) if history.champion else None
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
-        schema = champion.schema if champion else history.bootstrap_schema
+        schema = known_schema(champion, history, settings)
         frame = read_window(installation.source(source), window, schema)
         digest = refuse_repeated(frame, window, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)

@@ -9,14 +9,14 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.events import emit
-from flows.installation import Installation, find_windows, open_installation, read_clean
+from flows.installation import Installation, find_windows, known_schema, open_installation, read_clean
 from flows.retries import when_retryable
 from infra.pool import POOLS
 from infra.settings import Settings
 from monitoring.records import TrainingRecord
 from training.errors import InvalidWindowError, TrainingFailedError
 from training.split import split_rows, trusted_rows
-from training.types import FeatureSchema, TrainingJob, TrainingRequest, TrainingResult, Window, WindowVersion
+from training.types import TrainingJob, TrainingRequest, TrainingResult, Window, WindowVersion
 
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
@@ -108,9 +108,7 @@ def request_training(installation: Installation, windows: tuple[WindowVersion, .
     """Put together everything that determines the training."""
     settings, history = installation.settings, installation.ledger.load()
     champion = history.champion
-    schema: FeatureSchema | None = (
-        installation.champion(champion).schema if champion else history.bootstrap_schema
-    )
+    schema = known_schema(installation.champion(champion) if champion else None, history, settings)
     if schema is None:
         raise TrainingFailedError("there is no valid window to learn the feature schema from")
     return TrainingRequest(

@@ -62,9 +62,23 @@ def next_step(history: History, listed: Sequence[Window]) -> Step | None:
         return Settle(promotion=promotion)
     if training := history.unjudged_training():
         return Judge(training=training)
-    if (record := history.pending_decision()) and record.decision is not None:
-        latest = history.latest_windows
-        versions = tuple(latest[identifier].window for identifier in record.decision.windows)
-        return Train(reason=record.decision.reason, windows=versions)
+    if train := _pending_training(history, listed):
+        return train
     due = history.due(listed)
     return TakeWindow(window=due[0]) if due else None
+
+
+def _pending_training(history: History, listed: Sequence[Window]) -> Train | None:
+    """Return the training that was decided on, with those of its windows that are still as they were taken."""
+    record = history.pending_decision()
+    if record is None or record.decision is None:
+        return None
+    decision, latest = record.decision, history.latest_windows
+    unchanged = {(window.id, window.fingerprint) for window in listed}
+    taken = [latest[identifier].window for identifier in decision.windows]
+    windows = tuple(version for version in taken if (version.id, version.fingerprint) in unchanged)
+    if not windows:
+        return None
+    left_out = len(taken) - len(windows)
+    reason = f"{decision.reason}, {left_out} of them since rewritten or gone" if left_out else decision.reason
+    return Train(reason=reason, windows=windows)

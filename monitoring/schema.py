@@ -5,17 +5,35 @@ The schema is inferred once and stored with the champion; from then on it is the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
 from monitoring.frames import ValueKind, described, value_kind
-from training.errors import InvalidWindowError
+from training.errors import ConfigurationError, InvalidWindowError
 from training.types import Column, FeatureSchema
 
 IDENTIFIER_ROWS = 100
 """From this many rows on, a text column that is mostly distinct values is taken for an identifier."""
 
 IDENTIFIER_DISTINCT_SHARE = 0.5
+
+
+def with_columns(
+    schema: FeatureSchema, *, time_column: str | None, label_column: str | None
+) -> FeatureSchema:
+    """Return a model's features with the time and label columns that are configured now.
+
+    Raises:
+        ConfigurationError: One of them is a feature of the model.
+    """
+    for name, column in (("time_column", time_column), ("label_column", label_column)):
+        if column in schema.names():
+            raise ConfigurationError(
+                f"{name} is {column!r}, but the model was trained with that column as a feature",
+                hint="start a new model with --model NAME, naming the column from the first window on",
+            )
+    return replace(schema, time_column=time_column, label_column=label_column)
 
 
 def infer_schema(

@@ -242,7 +242,8 @@ def test_scores_are_stored_beside_the_ledger(state: dict[str, Any], installation
     key = "store/scores/floodmark/dt=2026-03-08.parquet"
     body = installation.client.get_object(Bucket=installation.bucket, Key=key)["Body"].read()
     scores = pd.read_parquet(io.BytesIO(body))
-    assert list(scores.columns) == ["time", "anomaly_score", "threshold", "is_anomaly", "model_version"]
+    own = ["anomaly_score", "threshold", "is_anomaly", "model_version"]
+    assert list(scores.columns) == ["time", "label", *own]
     assert scores["is_anomaly"].sum() == window["alerts"]
     assert set(scores["model_version"]) == {window["champion_version"]}
 

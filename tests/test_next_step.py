@@ -32,8 +32,15 @@ def test_nothing_is_left_when_every_window_was_taken() -> None:
 
 
 def test_a_decision_is_carried_out_before_the_next_window() -> None:
-    step = next_step(history(*FIRST_MODEL[:2]), [window("c")])
+    step = next_step(history(*FIRST_MODEL[:2]), [window("a"), window("b"), window("c")])
     assert step == Train(reason="first model", windows=(version_of("a"), version_of("b")))
+
+
+def test_a_training_leaves_out_windows_that_are_no_longer_as_they_were_taken() -> None:
+    past = history(*FIRST_MODEL[:2])
+    step = next_step(past, [window("a", version="2"), window("b"), window("c")])
+    assert step == Train(reason="first model, 1 of them since rewritten or gone", windows=(version_of("b"),))
+    assert next_step(past, [window("c")]) == TakeWindow(window=window("c"))
 
 
 def test_a_registered_candidate_is_judged_and_the_aliases_follow() -> None:
@@ -96,7 +103,8 @@ def test_claims_and_failures_change_nothing(length: int) -> None:
             FailureRecord(step="x", error="killed"),
             record,
         ]
-    assert next_step(history(*disturbed), [window("c")]) == next_step(history(*past), [window("c")])
+    listed = [window("a"), window("b"), window("c")]
+    assert next_step(history(*disturbed), listed) == next_step(history(*past), listed)
 
 
 class TestReconcile:

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from monitoring.frames import described, float_values, value_kind
-from monitoring.schema import infer_schema
-from training.errors import InvalidWindowError
-from training.types import FeatureSchema
+from monitoring.schema import infer_schema, with_columns
+from training.errors import ConfigurationError, InvalidWindowError
+from training.types import Column, FeatureSchema
 
 
 def infer(
@@ -146,3 +146,14 @@ def test_nsl_kdd_has_three_categories_among_41_features(shared_data: Path) -> No
     assert len(schema.features) == 41
     assert schema.names("categorical") == ["protocol_type", "service", "flag"]
     assert warnings == []
+
+
+def test_time_and_label_columns_come_from_the_configuration_but_are_never_features() -> None:
+    schema = FeatureSchema(features=(Column(name="x", kind="numeric"),), label_column="old")
+    assert with_columns(schema, time_column="t", label_column=None) == FeatureSchema(
+        features=schema.features, time_column="t"
+    )
+    with pytest.raises(ConfigurationError, match="label_column is 'x'"):
+        with_columns(schema, time_column=None, label_column="x")
+    with pytest.raises(ConfigurationError, match="time_column is 'x'"):
+        with_columns(schema, time_column="x", label_column=None)
