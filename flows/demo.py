@@ -6,6 +6,7 @@ of the rows, as real telemetry would have), and from the eighth day on the senso
 differently, as after a recalibration. Everything after that is `floodmark run`.
 """
 
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -45,7 +46,8 @@ def write_windows(folder: Path) -> None:
 
 
 def main() -> int:
-    """Write the windows, run the loop on them, show what happened."""
+    """Write the windows, run the loop on them from its beginning, show what happened."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
     write_windows(FOLDER / "incoming")
     say(
         f"{DAYS} days of UCI Statlog (Shuttle) telemetry, {ROWS_A_DAY} rows each, in {FOLDER}/incoming;"

@@ -69,7 +69,7 @@ def next_step(history: History, listed: Sequence[Window]) -> Step | None:
 
 
 def _pending_training(history: History, listed: Sequence[Window]) -> Train | None:
-    """Return the training that was decided on, with those of its windows that are still as they were taken."""
+    """Return the training that was decided on, with those of its windows that are still as taken."""
     record = history.pending_decision()
     if record is None or record.decision is None:
         return None

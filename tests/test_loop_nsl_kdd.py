@@ -1,7 +1,10 @@
 """The whole loop on real network connections: the right decisions, without configuration."""
 
+import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +145,31 @@ def test_plain_mlflow_loads_the_champion_without_horovod_or_pickle(
     assert done.returncode == 0, done.stderr
     _, threshold = done.stdout.split()
     assert float(threshold) == state["champion"]["threshold"]
+
+
+def test_prefect_knows_the_runs_and_the_events(home: Path, state: dict[str, Any]) -> None:
+    with closing(sqlite3.connect(home / "prefect" / "prefect.db")) as database:
+        runs = {
+            name for (name,) in database.execute("SELECT name FROM flow_run WHERE state_name = 'Completed'")
+        }
+        events = [
+            (event, json.loads(payload))
+            for event, payload in database.execute(
+                "SELECT event, payload FROM events WHERE resource_id = 'floodmark.model.floodmark' ORDER BY occurred"
+            )
+        ]
+        artifacts = list(database.execute("SELECT description FROM artifact WHERE key = 'gate-report'"))
+    assert {f"monitor {window['id']}" for window in state["windows"]} <= runs
+    assert {"judge version 1", "judge version 2", "settle version 2"} <= runs
+    assert len(artifacts) == 2
+    drifted = [payload["window"] for event, payload in events if event == "floodmark.drift.detected"]
+    assert drifted == [
+        window["id"]
+        for window in state["windows"]
+        if window["drift"] and window["drift"]["status"] == "DRIFTED"
+    ]
+    promoted = [payload["version"] for event, payload in events if event == "floodmark.model.promoted"]
+    assert promoted == ["1", "2"]
 
 
 def test_no_process_is_left(home: Path) -> None:
