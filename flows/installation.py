@@ -14,9 +14,9 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
+from monitoring.contract import Profile, profile_of
 from monitoring.frames import clean_frame
 from monitoring.history import History
-from monitoring.quality import Profile, profile_of
 from monitoring.records import TrainingRecord
 from monitoring.schema import with_columns
 from training import artifact

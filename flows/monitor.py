@@ -14,12 +14,13 @@ from flows.installation import Champion, Installation, known_schema, open_instal
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
+from monitoring.contract import Profile
 from monitoring.drift import calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
-from monitoring.quality import Profile, check_quality, quarantine_reason
+from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError

@@ -22,9 +22,9 @@ from pydantic_settings import (
 from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
+from monitoring.contract import QualityLimits
 from monitoring.drift import DriftPolicy
 from monitoring.policy import RetrainingPolicy
-from monitoring.quality import QualityLimits
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits

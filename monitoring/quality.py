@@ -5,110 +5,29 @@ the window aside, a "warn" is reported and the window goes on. Every check is on
 `CHECKS`, and none of them raises, whatever the frame holds.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from monitoring.contract import (
+    Finding,
+    Inspection,
+    Profile,
+    QualityLimits,
+    Severity,
+    duplicate_share,
+    inspect,
+)
 from monitoring.frames import (
-    clean_frame,
     column_count,
     described,
-    float_values,
     usable_labels,
     value_kind,
 )
-from training.errors import ConfigurationError, InvalidWindowError
 from training.types import FeatureSchema
 
-FloatArray = npt.NDArray[np.float64]
-Severity = Literal["warn", "quarantine"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One broken rule, as a sentence with the numbers; `column` is None when it concerns the window."""
-
-    check: str
-    column: str | None
-    severity: Severity
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityLimits:
-    """The bounds of the contract; rates are shares of the window's rows, rises are above the reference's."""
-
-    min_rows: int = 50
-    missing_rise_warn: float = 0.05
-    missing_rise_quarantine: float = 0.2
-    infinite_share_quarantine: float = 0.01
-    duplicate_rise_quarantine: float = 0.2
-    constant_chance: float = 0.001
-    """A constant column is reported when sampling the reference would give one less often than this."""
-    future_tolerance_days: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.min_rows < 1:
-            raise ConfigurationError(f"min_rows is {self.min_rows}; it must be at least 1")
-        if not 0 <= self.future_tolerance_days < float("inf"):
-            raise ConfigurationError(
-                f"future_tolerance_days is {self.future_tolerance_days}; it must be 0 or more"
-            )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name not in {"min_rows", "future_tolerance_days"} and not 0 <= value <= 1:
-                raise ConfigurationError(f"{field.name} is {value}; it must lie between 0 and 1")
-        if not self.missing_rise_warn <= self.missing_rise_quarantine:
-            raise ConfigurationError(
-                f"missing_rise_warn ({self.missing_rise_warn}) must not exceed "
-                f"missing_rise_quarantine ({self.missing_rise_quarantine})"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnProfile:
-    """Facts about one reference column: infinities count as missing, `top_share` is of present values."""
-
-    missing_rate: float
-    top_share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """Facts about the champion's reference, computed once for any number of windows."""
-
-    rows: int
-    duplicate_share: float
-    columns: Mapping[str, ColumnProfile]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Window:
-    """What the checks read. `missing` and `infinite` are shares, of the features of the right kind only."""
-
-    frame: pd.DataFrame
-    schema: FeatureSchema
-    profile: Profile | None
-    limits: QualityLimits
-    now: datetime
-    once: frozenset[str]
-    """Names that stand in the frame exactly once."""
-    kinds: dict[str, str]
-    missing: dict[str, float]
-    infinite: dict[str, float]
-
-    def referenced(self) -> Iterator[tuple[str, ColumnProfile]]:
-        """Return the features of the right kind that have a profile to be compared with."""
-        columns = self.profile.columns if self.profile is not None else {}
-        return ((name, columns[name]) for name in self.missing if name in columns)
-
-
-Check = Callable[[_Window], Iterator[tuple[str | None, Severity, str]]]
+Check = Callable[[Inspection], Iterator[tuple[str | None, Severity, str]]]
 
 
 def check_quality(
@@ -131,7 +50,7 @@ def check_quality(
     Returns:
         All findings, in the order of `CHECKS`. Empty means that the window is sound.
     """
-    window = _inspect(frame, schema, profile, now, limits or QualityLimits())
+    window = inspect(frame, schema, profile, now, limits or QualityLimits())
     return [
         Finding(check=name, column=column, severity=severity, message=message)
         for name, check in CHECKS.items()
@@ -150,80 +69,25 @@ def quarantine_reason(findings: list[Finding]) -> str | None:
     return "; ".join(finding.message for finding in severe) or None
 
 
-def profile_of(reference: pd.DataFrame, schema: FeatureSchema) -> Profile:
-    """Take the facts of the champion's reference that windows are compared with.
-
-    Raises:
-        InvalidWindowError: The reference lacks a feature or holds one of another kind.
-    """
-    clean = clean_frame(reference, schema)
-    columns = {}
-    for name in schema.names():
-        present = clean[name].dropna()
-        columns[name] = ColumnProfile(
-            missing_rate=1 - len(present) / len(clean) if len(clean) else 1.0,
-            top_share=present.value_counts(sort=False).max() / len(present) if len(present) else 1.0,
-        )
-    return Profile(rows=len(clean), duplicate_share=_duplicate_share(reference), columns=columns)
-
-
-def _inspect(
-    frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, now: datetime, limits: QualityLimits
-) -> _Window:
-    named = {*schema.names(), schema.time_column, schema.label_column} - {None}
-    once = frozenset(str(name) for name in named if column_count(frame, name) == 1)
-    kinds: dict[str, str] = {}
-    missing: dict[str, float] = {}
-    infinite: dict[str, float] = {}
-    for column in schema.features if len(frame) else ():
-        name = column.name
-        if name not in once:
-            continue
-        kinds[name] = value_kind(frame[name])
-        if kinds[name] == "empty":
-            missing[name], infinite[name] = 1.0, 0.0
-        elif kinds[name] == column.kind == "categorical":
-            missing[name], infinite[name] = float(frame[name].isna().mean()), 0.0
-        elif kinds[name] == column.kind:
-            try:
-                numbers = float_values(frame[name])
-            except InvalidWindowError:
-                kinds[name] = "unsupported"
-            else:
-                missing[name] = 1 - float(np.isfinite(numbers).mean())
-                infinite[name] = float(np.isinf(numbers).mean())
-    return _Window(
-        frame=frame,
-        schema=schema,
-        profile=profile,
-        limits=limits,
-        now=now,
-        once=once,
-        kinds=kinds,
-        missing=missing,
-        infinite=infinite,
-    )
-
-
-def _no_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+def _no_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
     if not len(window.frame):
         yield None, "quarantine", "the window has no rows"
 
 
-def _missing_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _missing_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     for name in window.schema.names():
         if name not in window.frame.columns:
             yield name, "quarantine", f"the feature {name!r} is missing from the window"
 
 
-def _repeated_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _repeated_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     for name in [*window.schema.names(), window.schema.time_column, window.schema.label_column]:
         count = column_count(window.frame, name)
         if name is not None and count > 1:
             yield name, "quarantine", f"the column {name!r} stands in the window {count} times, not once"
 
 
-def _retyped_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _retyped_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     for column in window.schema.features:
         if column.name in window.kinds and column.name not in window.missing:
             held = described(window.frame[column.name])
@@ -231,7 +95,7 @@ def _retyped_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
             yield column.name, "quarantine", text
 
 
-def _event_times(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _event_times(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     name = window.schema.time_column
     if name is None or not len(window.frame):
         return
@@ -257,14 +121,14 @@ def _event_times(window: _Window) -> Iterator[tuple[str, Severity, str]]:
         yield name, "warn", text
 
 
-def _all_missing(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _all_missing(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     expected = {name for name, reference in window.referenced() if reference.missing_rate >= 1}
     for name in window.missing:
         if window.kinds[name] == "empty" and name not in expected:
             yield name, "quarantine", f"the feature {name!r} has no value in {len(window.frame)} rows"
 
 
-def _infinite_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _infinite_values(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     bound = window.limits.infinite_share_quarantine
     for name, share in window.infinite.items():
         if share > 0:
@@ -274,7 +138,7 @@ def _infinite_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
             yield name, "quarantine" if severe else "warn", text
 
 
-def _missing_rates(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _missing_rates(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     limits = window.limits
     for name, reference in window.referenced():
         rate, before = window.missing[name], reference.missing_rate
@@ -286,7 +150,7 @@ def _missing_rates(window: _Window) -> Iterator[tuple[str, Severity, str]]:
             yield name, "quarantine" if severe else "warn", text
 
 
-def _duplicated_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+def _duplicated_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
     """Judge the share of rows that repeat an earlier one in *all* columns, time and unknown ones included.
 
     An ignored row number is enough to tell two measurements apart, so nothing is left out. The reference
@@ -295,7 +159,7 @@ def _duplicated_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
     reference and bears no time, as repetition grows with length where values are few: only a warning.
     """
     profile = window.profile
-    share, natural = _duplicate_share(window.frame), profile.duplicate_share if profile is not None else 0.0
+    share, natural = duplicate_share(window.frame), profile.duplicate_share if profile is not None else 0.0
     if share > natural:
         bounded = (
             profile is None or len(window.frame) <= profile.rows or window.schema.time_column is not None
@@ -305,13 +169,13 @@ def _duplicated_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
         yield None, "quarantine" if severe else "warn", text
 
 
-def _few_rows(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+def _few_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
     rows, least = len(window.frame), window.limits.min_rows
     if 0 < rows < least:
         yield None, "warn", f"the window has {rows} rows; fewer than {least} say little"
 
 
-def _constant_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _constant_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     for name, reference in window.referenced():
         if not window.missing[name] < 1:
             continue
@@ -324,7 +188,7 @@ def _constant_columns(window: _Window) -> Iterator[tuple[str, Severity, str]]:
             yield name, "warn", text
 
 
-def _label_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
+def _label_values(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
     name = window.schema.label_column
     if name is None or not len(window.frame):
         return
@@ -340,7 +204,7 @@ def _label_values(window: _Window) -> Iterator[tuple[str, Severity, str]]:
         yield name, "warn", text
 
 
-def _extra_columns(window: _Window) -> Iterator[tuple[None, Severity, str]]:
+def _extra_columns(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
     schema = window.schema
     known = {*schema.names(), schema.time_column, schema.label_column, *schema.ignored}
     extra = sorted({str(name) for name in window.frame.columns if name not in known})
@@ -378,20 +242,3 @@ def _parsed_times(values: pd.Series) -> pd.Series:
     if kind == "categorical":
         values = values.astype(object)
     return pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True)
-
-
-def _duplicate_share(frame: pd.DataFrame) -> float:
-    """Return the share of rows that repeat an earlier one, by 64-bit hashes of whole rows."""
-    if frame.empty:
-        return 0.0
-    plain = {}
-    for position in range(frame.shape[1]):
-        values = frame.iloc[:, position]
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            values = values.astype(object)
-        kind = value_kind(values)
-        # pandas hashes no lists and no integers beyond 64 bits; text is by far the most frequent object.
-        odd = kind == "unsupported" or (values.dtype == object and kind != "categorical")
-        plain[position] = values.map(repr) if odd else values
-    hashes = pd.util.hash_pandas_object(pd.DataFrame(plain, index=frame.index, copy=False), index=False)
-    return float(hashes.duplicated().mean())

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from monitoring.contract import QualityLimits, profile_of
 from monitoring.frames import clean_frame, usable_labels
-from monitoring.quality import (
-    CHECKS,
-    QualityLimits,
-    check_quality,
-    profile_of,
-    quarantine_reason,
-)
+from monitoring.quality import CHECKS, check_quality, quarantine_reason
 from monitoring.schema import infer_schema
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import Column, FeatureSchema
