@@ -5,27 +5,27 @@ columns of a 50-row window "drift" without any change. So the champion's referen
 learn how far an unchanged window of this size strays, and a column drifts only beyond that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-from scipy.special import rel_entr
 from scipy.stats import binom
 
+from monitoring.distances import (
+    DISTANCES,
+    METHODS,
+    ROW_CAP,
+    CountArray,
+    FloatArray,
+    capped_sample,
+    constant_score,
+    distinct_values,
+    unseen_rate,
+)
 from monitoring.frames import clean_frame
 from training.errors import ConfigurationError, InvalidArtifactError
 from training.types import ColumnDrift, ColumnKind, DriftStatus, DriftVerdict, FeatureSchema
-
-FloatArray = npt.NDArray[np.float64]
-CountArray = npt.NDArray[np.int64]
-
-METHODS: dict[ColumnKind, str] = {"numeric": "wasserstein", "categorical": "jensenshannon"}
-"""Evidently's names of the pinned methods: distances, so that larger is always further."""
-
-ROW_CAP = 10_000
-"""Rows of either side that are compared; calibration assumes the same cap."""
 
 RESAMPLES = 200
 SHOWN_COLUMNS = 5
@@ -139,7 +139,7 @@ def calibrate_thresholds(
     Excesses below the policy's floor cannot alarm and do not raise the bound.
 
     A column that is constant in the reference has no resampled spread: its threshold is the count of new
-    values that a rate of `_unseen_rate` would explain.
+    values that a rate of `unseen_rate` would explain.
 
     Args:
         reference: The champion's reference (rows, columns); at most `ROW_CAP` of its rows are used.
@@ -179,106 +179,11 @@ def calibrate_thresholds(
     needed = next(number for number in range(1, count + 1) if number / count >= policy.drift_share)
     thresholds = np.maximum(floors, _joint_bounds(scores, floors, needed, policy.alpha))
     chance = policy.alpha / count
-    explained = binom.ppf(1 - chance, window, _unseen_rate(size)) / window
+    explained = binom.ppf(1 - chance, window, unseen_rate(size)) / window
     thresholds[constant] = np.maximum(
         floors[constant], constant_score(explained + 0.5 / window, reference_rows=size)
     )
     return dict(zip(schema.names(), thresholds.tolist(), strict=True))
-
-
-def capped_sample(frame: pd.DataFrame, *, seed: int, cap: int = ROW_CAP) -> pd.DataFrame:
-    """Return at most `cap` rows in their order, one drawn from each of `cap` equal stretches of the frame."""
-    if len(frame) <= cap:
-        return frame
-    edges = np.arange(cap + 1) * len(frame) // cap
-    return frame.iloc[np.random.default_rng(seed).integers(edges[:-1], edges[1:])]
-
-
-def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.generic], CountArray]:
-    """Return the distinct present values in order, and each row's position among them, -1 if missing."""
-    codes, values = pd.factorize(column, sort=True)
-    return np.asarray(values), codes.astype(np.int64)
-
-
-def wasserstein(
-    values: npt.NDArray[np.generic], reference_counts: CountArray, current_counts: CountArray
-) -> FloatArray:
-    """First Wasserstein distance over the standard deviation of the reference, as Evidently's "wasserstein".
-
-    Evidently floors that deviation at 0.001; `evidently_drift` standardises columns first, so here is
-    no floor. A constant reference is scored by `constant_score`.
-
-    Args:
-        values: The distinct values, ascending (values,).
-        reference_counts: How often each pair's reference holds each value (pairs, values).
-        current_counts: Likewise for the current windows.
-
-    Returns:
-        One distance per pair (pairs,); NaN where a side has no value.
-    """
-    if not len(values):
-        return np.full(len(reference_counts), np.nan)
-    # Scaled against overflow, and centred on the references' median so that the squares do not cancel.
-    scaled = values.astype(np.float64) / max(float(np.abs(values).max()), np.finfo(float).tiny)
-    ranks = np.cumsum(reference_counts.sum(axis=0))
-    scaled -= scaled[np.searchsorted(ranks, ranks[-1] / 2)]
-    rows = reference_counts.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        reference = reference_counts / rows[:, None]
-        gap = current_counts / current_counts.sum(axis=1, keepdims=True)
-        mean, square = (reference @ np.column_stack([scaled, scaled**2])).T
-        deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        unchanging = np.count_nonzero(reference_counts, axis=1) == 1
-        differing = 1 - (gap[unchanging] * (reference[unchanging] > 0)).sum(axis=1)
-        gap -= reference
-        np.abs(np.cumsum(gap, axis=1, out=gap), out=gap)
-        distance: FloatArray = gap @ np.append(np.diff(scaled), 0.0) / deviation
-    distance[unchanging] = constant_score(differing, reference_rows=rows[unchanging])
-    return distance
-
-
-def jensen_shannon(
-    values: npt.NDArray[np.generic], reference_counts: CountArray, current_counts: CountArray
-) -> FloatArray:
-    """Jensen-Shannon distance with natural logarithms, as Evidently's "jensenshannon" on categories.
-
-    Arguments and result as in `wasserstein`; the order of `values` is of no account.
-    """
-    if not len(values):
-        return np.full(len(reference_counts), np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        reference = reference_counts / reference_counts.sum(axis=1, keepdims=True)
-        current = current_counts / current_counts.sum(axis=1, keepdims=True)
-        middle = (reference + current) / 2
-        divergence = rel_entr(reference, middle).sum(axis=1) + rel_entr(current, middle).sum(axis=1)
-        distance: FloatArray = np.sqrt(np.maximum(divergence, 0) / 2)
-    return distance
-
-
-DISTANCES: dict[ColumnKind, Callable[..., FloatArray]] = {
-    "numeric": wasserstein,
-    "categorical": jensen_shannon,
-}
-"""What `METHODS` names, for many pairs at once."""
-
-
-def constant_score(
-    differing_share: FloatArray | float, *, reference_rows: npt.NDArray[np.int64] | int
-) -> FloatArray:
-    """Score a window against a reference that is constant, where no deviation can norm the distance.
-
-    What counts is the share of the window's values that differ. `reference_rows` rows without any such
-    value leave room for a rate of 3 / rows (rule of three, 95 %), so the share is normed by the deviation
-    of that rate's indicator. A constant that changed scores sqrt(rows / 3), 41 for 5,000 rows; a
-    single new value among 2,000 scores 0.02.
-    """
-    rate = _unseen_rate(reference_rows)
-    score: FloatArray = np.asarray(differing_share, dtype=np.float64) / np.sqrt(rate)
-    return score
-
-
-def _unseen_rate(rows: npt.NDArray[np.int64] | int) -> FloatArray:
-    return np.minimum(1.0, 3.0 / np.asarray(rows, dtype=np.float64))
 
 
 def _counts(codes: CountArray, draws: CountArray, distinct: int) -> CountArray:

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from monitoring.drift import METHODS, ROW_CAP, capped_sample, constant_score
+from monitoring.distances import METHODS, ROW_CAP, capped_sample, constant_score
 from monitoring.frames import clean_frame
 from training.types import FeatureSchema
 
@@ -36,11 +36,11 @@ def column_scores(
     seed: int = 0,
     row_cap: int = ROW_CAP,
 ) -> dict[str, float | None]:
-    """Measure how far each feature of `current` is from `reference`, by the methods of `drift.METHODS`.
+    """Measure how far each feature of `current` is from `reference`, by the methods of `distances.METHODS`.
 
     Numeric features are standardised by the reference first, because Evidently floors the deviation it
     norms by at 0.001 and so cannot see a column of small values move. A feature that is constant in the
-    reference has no deviation and is scored by `drift.constant_score`.
+    reference has no deviation and is scored by `distances.constant_score`.
 
     Args:
         reference: The champion's reference (rows, columns).

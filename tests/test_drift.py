@@ -9,15 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.drift import (
-    DISTANCES,
-    DriftPolicy,
-    calibrate_thresholds,
-    capped_sample,
-    constant_score,
-    distinct_values,
-    drift_verdict,
-)
+from monitoring.distances import DISTANCES, capped_sample, constant_score, distinct_values
+from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.schema import infer_schema
 from training.errors import ConfigurationError, InvalidArtifactError
 from training.types import Column, DriftStatus, FeatureSchema

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from monitoring.drift import DISTANCES, DriftPolicy, calibrate_thresholds, distinct_values, drift_verdict
+from monitoring.distances import DISTANCES, distinct_values
+from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError
