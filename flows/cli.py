@@ -17,7 +17,9 @@ from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
 from monitoring.history import History
+from monitoring.records import PromotionRecord
 from monitoring.status import status as describe_status
+from monitoring.steering import promotion_by_person, rollback_by_person
 from training.errors import ConfigurationError, FloodmarkError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -105,6 +107,43 @@ def history(
         )
     if not moves:
         typer.echo("there was no champion" + (f" at {at.isoformat()}" if at else " yet"))
+
+
+@app.command()
+def promote(
+    version: Annotated[str, typer.Argument(help="A version of this model")],
+    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    force: Annotated[bool, typer.Option("--force", help="Although its gates refused it")] = False,
+) -> None:
+    """Make a version the champion by hand."""
+    settings, past = load_history(config, home, model)
+    move_champion(settings, past, promotion_by_person(past, version, reason=reason, force=force))
+
+
+@app.command()
+def rollback(
+    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+) -> None:
+    """Make the previous champion the champion again."""
+    settings, past = load_history(config, home, model)
+    move_champion(settings, past, rollback_by_person(past, reason=reason))
+
+
+def move_champion(settings: Settings, past: History, record: PromotionRecord) -> None:
+    """Write a person's decision into the ledger and let the aliases follow it."""
+    silence_usage_reports()
+    from flows.installation import Installation  # noqa: PLC0415 - MLflow is heavy
+
+    installation = Installation(settings)
+    past = installation.ledger.append(past, record)
+    installation.ledger.append(past, installation.settle(record))
+    typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
 
 
 def load_history(config: Path | None, home: Path | None, model: str | None) -> tuple[Settings, History]:

@@ -167,5 +167,32 @@ def test_prefect_knows_the_runs_and_the_events(home: Path, state: dict[str, Any]
     assert promoted == ["1", "2"]
 
 
+def test_a_person_rolls_back_and_promotes_again(home: Path, state: dict[str, Any]) -> None:
+    where: list[str | Path] = ["--home", home]
+    done = floodmark("rollback", "--reason", "too many alerts", *where, cwd=home.parent)
+    assert done.returncode == 0, done.stderr
+    rolled_back = status(home)
+    assert (rolled_back["champion"]["version"], rolled_back["previous"]["version"]) == ("1", "2")
+    assert rolled_back["promotions"][-1]["outcome"] == "rolled_back"
+    assert rolled_back["promotions"][-1]["by"] == "person"
+    assert champion_alias(home) == "1"
+
+    done = floodmark("promote", "2", "--reason", "it was right", *where, cwd=home.parent)
+    assert done.returncode == 0, done.stderr
+    assert status(home)["champion"] == state["champion"]
+    assert champion_alias(home) == "2"
+    told = floodmark("history", *where, cwd=home.parent).stdout.splitlines()
+    assert [line.split("by ")[1].split(":")[0] for line in told] == ["gates", "gates", "person", "person"]
+    at_start = floodmark("history", "--at", "2020-01-01T00:00:00", *where, cwd=home.parent).stdout
+    assert "there was no champion" in at_start
+
+
+def champion_alias(home: Path) -> str:
+    with closing(sqlite3.connect(home / "mlflow.db")) as database:
+        query = "SELECT version FROM registered_model_aliases WHERE alias = 'champion'"
+        ((version,),) = database.execute(query)
+    return str(version)
+
+
 def test_no_process_is_left(home: Path) -> None:
     assert processes_of(home) == []
