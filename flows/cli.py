@@ -17,7 +17,7 @@ from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
 from monitoring.history import History
-from monitoring.records import PromotionRecord
+from monitoring.records import PromotionRecord, SettledRecord
 from monitoring.status import status as describe_status
 from monitoring.steering import promotion_by_person, rollback_by_person
 from training.errors import ConfigurationError, FloodmarkError
@@ -65,11 +65,15 @@ def run(
     Source(store=open_store(source, settings.s3), csv=settings.csv).windows()  # wrong use fails at once
     with prefect_environment(settings.home):
         from flows.console import Progress  # noqa: PLC0415 - after the environment is set
+        from flows.events import flush  # noqa: PLC0415 - likewise
         from flows.loop import run_loop  # noqa: PLC0415 - Prefect reads its environment when imported
 
         wait_for_api()
         progress = Progress(settings)
-        progress.close(run_loop(settings, source, follow=follow, report=progress))
+        try:
+            progress.close(run_loop(settings, source, follow=follow, report=progress))
+        finally:
+            flush()
     if strict and progress.refusals:
         raise typer.Exit(REFUSED)
 
@@ -139,10 +143,12 @@ def move_champion(settings: Settings, past: History, record: PromotionRecord) ->
     """Write a person's decision into the ledger and let the aliases follow it."""
     silence_usage_reports()
     from flows.installation import Installation  # noqa: PLC0415 - MLflow is heavy
+    from flows.settle import follow  # noqa: PLC0415 - likewise
 
     installation = Installation(settings)
     past = installation.ledger.append(past, record)
-    installation.ledger.append(past, installation.settle(record))
+    follow(installation, record)
+    installation.ledger.append(past, SettledRecord(version=record.version))
     typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
 
 

@@ -16,13 +16,12 @@ from infra.source import Source
 from infra.stores import open_store
 from monitoring.contract import Profile, profile_of
 from monitoring.frames import clean_frame
-from monitoring.history import MOVES_CHAMPION, History
-from monitoring.records import PromotionRecord, SettledRecord, TrainingRecord
+from monitoring.history import History
 from monitoring.schema import with_columns
 from training import artifact
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
-from training.types import FeatureSchema, PromotionOutcome, TrainingRequest, Window, WindowVersion
+from training.types import FeatureSchema, TrainingRequest, Window, WindowVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,24 +69,6 @@ class Installation:
     def training_folder(self, request_id: str) -> Path:
         """The local folder of one training: its rows, logs, artifact and result."""
         return self.settings.home / "state" / self.settings.model / "trainings" / request_id
-
-    def settle(self, promotion: PromotionRecord) -> SettledRecord:
-        """Let the aliases follow a promotion record, `champion` last: until then, the old one serves."""
-        if promotion.outcome in MOVES_CHAMPION:
-            if promotion.from_version is not None:
-                self.registry.set_alias("previous", promotion.from_version)
-            self.registry.set_alias("champion", promotion.version)
-        if promotion.outcome is not PromotionOutcome.UNDECIDED:
-            self.registry.delete_alias("challenger")
-        self._discard_rows(promotion.version)
-        return SettledRecord(version=promotion.version)
-
-    def _discard_rows(self, version: str) -> None:
-        """Delete the rows that a version was trained and judged on; its log and result stay."""
-        entry = self.ledger.load().registration_of(version)
-        if entry is not None and isinstance(entry.record, TrainingRecord):
-            for rows in self.training_folder(entry.record.request_id).glob("*.parquet"):
-                rows.unlink()
 
     def write_scores(self, window_id: str, scores: pd.DataFrame) -> None:
         """Store the scores of one window."""
@@ -144,11 +125,9 @@ def find_windows(source: Source, wanted: Iterable[WindowVersion]) -> list[Window
     return [listed[version.id] for version in wanted]
 
 
-@lru_cache(maxsize=8)
-def _open(settings_json: str) -> Installation:
-    return Installation(Settings.model_validate_json(settings_json))
+_INSTALLATIONS: dict[str, Installation] = {}
 
 
 def open_installation(settings: Settings) -> Installation:
     """Return the installation of these settings, one for each process."""
-    return _open(settings.model_dump_json())
+    return _INSTALLATIONS.setdefault(settings.model_dump_json(), Installation(settings))

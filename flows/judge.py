@@ -3,10 +3,8 @@
 import numpy as np
 import pandas as pd
 from prefect import flow, task
-from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows.events import emit
 from flows.installation import Champion, Installation, open_installation
 from flows.retrain import JUDGE_ROWS, prepare_rows
 from flows.retries import when_retryable
@@ -15,18 +13,13 @@ from infra.settings import Settings
 from monitoring.frames import usable_labels
 from monitoring.history import History
 from monitoring.records import PromotionRecord, TrainingRecord
-from training.errors import RetryableError
+from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError, RetryableError
 from training.gates import Evidence, run_gates
 from training.inject import INJECTIONS, inject_anomalies
 from training.promotion import decide_promotion
 from training.types import GateResult, PromotionOutcome
 
 INJECTED_ROWS = 400
-
-EVENTS = {
-    PromotionOutcome.PROMOTED: "floodmark.model.promoted",
-    PromotionOutcome.REFUSED: "floodmark.model.refused",
-}
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -44,7 +37,7 @@ def gather_evidence(
     labels = usable_labels(judge_rows, schema)
     if labels is not None and np.isnan(labels).any():  # judged by labels only where every row has one
         labels = None
-    normal = judge_rows if labels is None else judge_rows[labels == 0]
+    normal = judge_rows if labels is None or (labels == 1).all() else judge_rows[labels == 0]
     injected, kinds = inject_anomalies(normal, schema, kinds=list(INJECTIONS), seed=seed, count=INJECTED_ROWS)
 
     def scores(model: Champion | None, rows: pd.DataFrame) -> np.ndarray | None:
@@ -66,43 +59,28 @@ def gather_evidence(
     )
 
 
-@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
-def report_gates(installation: Installation, record: PromotionRecord) -> None:
-    """Attach the gate report to the version in MLflow and to the flow run in Prefect."""
-    rows = [
-        {
-            "gate": gate.gate,
-            "verdict": gate.verdict.value,
-            "observed": gate.observed,
-            "bound": gate.bound,
-            "reason": gate.reason,
-        }
-        for gate in record.gates
-    ]
-    installation.registry.report_gates(record.version, record.outcome.value, rows)
-    create_table_artifact(
-        table=rows, key="gate-report", description=f"version {record.version}: {record.reason}"
-    )
-
-
 @flow(name="judge", flow_run_name="judge version {training.version}")
 def judge(settings: Settings, source: str, training: TrainingRecord) -> PromotionRecord:
-    """Gather evidence, run all gates, decide. The aliases move afterwards, by the record alone."""
+    """Gather evidence, run all gates, decide. Everything else follows from the record."""
     installation = open_installation(settings)
     history = installation.ledger.load()
     version = str(training.version)
-    installation.registry.set_alias("challenger", version)
-    candidate = installation.champion(version)
-    champion = installation.champion(history.champion) if history.champion else None
-    loaded = load_cleanly(installation, version)
-    judge_rows = held_out_rows(installation, source, candidate, training)
-    evidence = gather_evidence(candidate, champion, judge_rows, loaded, settings.training.seed)
-    gates = run_gates(evidence, settings.gates)
-    record = decide(installation, history, version, gates)
-    report_gates(installation, record)
-    if event := EVENTS.get(record.outcome):
-        emit(settings, event, version=version, champion=history.champion)
-    return record
+    try:
+        installation.registry.set_alias("challenger", version)
+        candidate = installation.champion(version)
+        champion = installation.champion(history.champion) if history.champion else None
+        loaded = load_cleanly(installation, version)
+        judge_rows = held_out_rows(installation, source, candidate, training)
+        evidence = gather_evidence(candidate, champion, judge_rows, loaded, settings.training.seed)
+    except (ConfigurationError, InvalidArtifactError, InvalidWindowError) as error:
+        return PromotionRecord(
+            version=version,
+            from_version=history.champion,
+            by="gates",
+            outcome=PromotionOutcome.UNDECIDED,
+            reason=f"could not be judged: {error}",
+        )
+    return decide(installation, history, version, run_gates(evidence, settings.gates))
 
 
 def held_out_rows(

@@ -18,8 +18,12 @@ from infra.source import Source
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, Step, TakeWindow, Train, next_step
 from monitoring.reconcile import moved_by_person
-from monitoring.records import FailureRecord, Record
-from training.errors import RetryableError
+from monitoring.records import FailureRecord, Record, WindowRecord
+from training.errors import FloodmarkError, RetryableError
+from training.types import Window, WindowVersion
+
+GIVE_UP_AFTER = 3
+"""Failures of one window that nobody foresaw, after which it is skipped."""
 
 Report = Callable[[Step | None, Record | None], None]
 """Called with a step before it is taken, and with its record after."""
@@ -46,7 +50,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     while True:
         try:
             history, listed = follow_person(installation, report), opened.windows()
-            step = next_step(history, listed)
+            step = next_step(history, listed, settings.reading)
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
@@ -79,12 +83,30 @@ def take(installation: Installation, source: Source, history: History, step: Ste
     try:
         record = perform(settings, source.store.url, step)
     except Exception as error:
-        failure = FailureRecord(step=str(step), error=f"{type(error).__name__}: {error}")
-        ledger.append(history, failure)
+        failure = FailureRecord(
+            step=str(step),
+            error=f"{type(error).__name__}: {error}",
+            unexpected=not isinstance(error, FloodmarkError),
+        )
+        history = ledger.append(history, failure)
         report(step, failure)
+        if isinstance(step, TakeWindow) and history.unexpected_failures(str(step)) >= GIVE_UP_AFTER:
+            ledger.append(history, skipped_record(settings, step.window, failure))
         raise
     ledger.append(history, record)
     report(step, record)
+
+
+def skipped_record(settings: Settings, window: Window, failure: FailureRecord) -> WindowRecord:
+    """Set a window aside that fails again and again in a way nobody foresaw, so that the next is taken."""
+    return WindowRecord(
+        window=WindowVersion(id=window.id, fingerprint=window.fingerprint),
+        digest="",
+        rows=0,
+        outcome="skipped",
+        reason=f"failed {GIVE_UP_AFTER} times: {failure.error}",
+        configuration=settings.reading,
+    )
 
 
 def perform(settings: Settings, source: str, step: Step) -> Record:

@@ -110,7 +110,14 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
         emit(settings, "floodmark.data.invalid", window=window.id)
-        return WindowRecord(window=taken, digest="", rows=0, outcome="quarantined", reason=str(error))
+        return WindowRecord(
+            window=taken,
+            digest="",
+            rows=0,
+            outcome="quarantined",
+            reason=str(error),
+            configuration=settings.reading,
+        )
 
     record = WindowRecord(
         window=taken,
@@ -118,6 +125,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         rows=len(rows),
         outcome="bootstrap",
         reason="; ".join(warnings) or "valid",
+        configuration=settings.reading,
         schema=schema,
     )
     if champion is None or scores is None:
@@ -157,7 +165,10 @@ def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema
 
 
 def decide_first(record: WindowRecord, history: History, settings: Settings) -> RetrainingDecision:
-    """Ask the retraining policy about a first model."""
+    """Ask the retraining policy about a first model; a candidate that waits for a person comes first."""
+    if history.challenger:
+        reason = f"version {history.challenger} waits for a person"
+        return RetrainingDecision(retrain=False, reason=reason)
     earlier = [(past.window.id, past.rows) for past in history.bootstrap_windows()]
     return decide_first_training([*earlier, (record.window.id, record.rows)], settings.retraining)
 

@@ -1,6 +1,5 @@
 """The flow `retrain`: from windows to a registered candidate."""
 
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from flows.retries import when_retryable
 from infra.pool import POOLS
 from infra.settings import Settings
 from monitoring.records import TrainingRecord
-from training.errors import InvalidWindowError, TrainingFailedError
+from training.errors import InvalidArtifactError, InvalidWindowError, TrainingFailedError
 from training.split import split_rows, trusted_rows
 from training.types import TrainingJob, TrainingRequest, TrainingResult, Window, WindowVersion
 
@@ -29,27 +28,27 @@ ROWS_PER_GROUP = 50_000
 def prepare_rows(installation: Installation, source: str, request: TrainingRequest) -> Path:
     """Split the windows' rows three ways and store the parts; return their folder.
 
-    Each window is split by itself, so that every part holds its share of every window. The guard
-    takes rows that a trustworthy champion alerted on out of the training part only: calibration,
-    judging and the reference of later drift checks must see what really arrives.
+    The guard takes rows that a trustworthy champion alerted on out of the training part only:
+    calibration, judging and the reference of later drift checks must see what really arrives.
     """
     folder = installation.training_folder(request.id)
     opened = installation.source(source)
-    parts: dict[str, list[pd.DataFrame]] = defaultdict(list)
+    frames, trusted = [], []
     for window in find_windows(opened, request.windows):
-        rows = read_clean(opened, window, request.schema)
-        training, calibration, judge = split_rows(len(rows), request.seed)
-        trusted = guard(installation, window, request, len(rows))
-        parts[TRAINING_ROWS].append(rows.iloc[training[trusted[training]]])
-        parts[CALIBRATION_ROWS].append(rows.iloc[calibration])
-        parts[REFERENCE_ROWS].append(rows.iloc[np.concatenate([training, calibration])])
-        parts[JUDGE_ROWS].append(rows.iloc[judge])
-    folder.mkdir(parents=True, exist_ok=True)
+        frames.append(read_clean(opened, window, request.schema))
+        trusted.append(guard(installation, window, request, len(frames[-1])))
+    rows, mask = pd.concat(frames, ignore_index=True), np.concatenate(trusted)
+    training, calibration, judge = split_rows(len(rows), request.seed)
     features = request.schema.names()
-    for name, frames in parts.items():
-        joined = pd.concat(frames, ignore_index=True)
-        kept = joined if name == JUDGE_ROWS else joined[features]
-        kept.to_parquet(folder / f".{name}", row_group_size=ROWS_PER_GROUP)
+    parts = {
+        TRAINING_ROWS: rows.loc[training[mask[training]], features],
+        CALIBRATION_ROWS: rows.loc[calibration, features],
+        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), features],
+        JUDGE_ROWS: rows.loc[judge],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in parts.items():
+        part.to_parquet(folder / f".{name}", index=False, row_group_size=ROWS_PER_GROUP)
         (folder / f".{name}").replace(folder / name)
     return folder
 
@@ -59,9 +58,10 @@ def guard(installation: Installation, window: Window, request: TrainingRequest, 
     if request.champion_version is None:
         return np.ones(rows, dtype=bool)
     stored = installation.read_scores(window.id)
-    threshold = float(stored["threshold"].iloc[0])
+    mark = installation.champion(request.champion_version).scorer.threshold
     factor = installation.settings.training.trusted_alert_factor
-    return trusted_rows(stored["anomaly_score"].to_numpy(), threshold, request.target_alert_rate, factor).mask
+    threshold = float(stored["threshold"].iloc[0])
+    return trusted_rows(stored["anomaly_score"].to_numpy(), threshold, mark.target_alert_rate, factor).mask
 
 
 @task(retries=1, retry_delay_seconds=5, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -96,7 +96,7 @@ def retrain(
     try:
         folder = prepare_rows(installation, source, request)
         result = train(installation, request, folder)
-    except (TrainingFailedError, InvalidWindowError) as error:
+    except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
         emit(settings, "floodmark.training.failed", request=request.id)
         return record_of(request, reason, error=str(error))
     version = register(installation, request, result, reason)

@@ -1,4 +1,4 @@
-"""`python -m infra.bound_child PARENT COMMAND...`: run a command that cannot outlive its parent process.
+"""`python bound_child.py PARENT COMMAND...`: run a command that cannot outlive its parent process.
 
 Stays between the two as a small supervisor. When PARENT dies, even by SIGKILL, when this process is told to
 end, or when the command ends and leaves something behind, every descendant is killed, in whatever process

@@ -1,8 +1,8 @@
 """The ledger in an object store: one object an entry, numbered without holes, created exclusively.
 
 Exclusive creation makes every append a compare-and-set on the whole history: who decided on an older
-history cannot write (S3 `If-None-Match`, a hard link on disk). The newest entry, when it is a claim,
-is the lock; there is no other.
+history cannot write (S3 `If-None-Match`, a hard link on disk). The newest claim, until its owner writes
+again, is the lock; there is no other.
 """
 
 import os
@@ -62,7 +62,7 @@ class Ledger:
         Raises:
             LedgerMovedError: The stored history is longer than `history` by now; nothing was written.
         """
-        entry = Entry(sequence=history.next_sequence, at=datetime.now(UTC), record=record)
+        entry = Entry(sequence=history.next_sequence, at=datetime.now(UTC), record=record, owner=owner())
         if not self.store.create(self._key(entry.sequence), ENTRIES.dump_json(entry, indent=2)):
             raise LedgerMovedError(
                 f"entry {entry.sequence} of {self.store.url}/{self.prefix} was written by another process",
@@ -70,20 +70,22 @@ class Ledger:
             )
         return History(entries=(*history.entries, entry))
 
-    def claim(self, history: History, step: str, *, lease: timedelta) -> History:
-        """Claim `step`, taking over a claim whose owner is gone.
+    def claim(self, history: History, step_name: str, *, lease: timedelta) -> History:
+        """Claim a step, taking over a claim whose owner is gone.
 
         Raises:
             RetryableError: Another living process holds the newest claim.
         """
         held = history.open_claim
-        age = datetime.now(UTC) - history.entries[-1].at if held else timedelta(0)
-        if held and held.owner != owner() and _is_alive(held.owner, age, lease):
-            raise RetryableError(
-                f"{held.step} is being worked on by {held.owner} since {age.total_seconds():.0f} s",
-                hint=f"wait for it, or run again once its lease of {lease.total_seconds():.0f} s is over",
-            )
-        return self.append(history, ClaimRecord(step=step, owner=owner()))
+        if held is not None and held.owner != owner():
+            age = datetime.now(UTC) - held.at
+            if _is_alive(held.owner, age, lease):
+                step = held.record.step if isinstance(held.record, ClaimRecord) else ""
+                raise RetryableError(
+                    f"{step} is being worked on by process {held.owner} since {age.total_seconds():.0f} s",
+                    hint=f"wait for it; a lost host's claim ends after {lease.total_seconds():.0f} s",
+                )
+        return self.append(history, ClaimRecord(step=step_name))
 
     def _key(self, sequence: int) -> str:
         return f"{self.prefix}/{sequence:08d}.json"
@@ -96,12 +98,10 @@ def owner() -> str:
 
 
 def _is_alive(claimant: str, age: timedelta, lease: timedelta) -> bool:
-    """On this host the process table decides, on another one only the lease can."""
+    """On this host the process table decides, for another one only the lease can."""
     host, pid, started = claimant.rsplit(" ", 2)
-    if age > lease:
-        return False
     if host != socket.gethostname():
-        return True
+        return age <= lease
     try:
         return abs(psutil.Process(int(pid)).create_time() - float(started)) < 1
     except psutil.NoSuchProcess:

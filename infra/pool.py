@@ -12,6 +12,7 @@ import psutil
 from pydantic import TypeAdapter, ValidationError
 
 import training
+from infra import bound_child
 from training import artifact
 from training.errors import FloodmarkError, InvalidArtifactError, RetryableError, TrainingFailedError
 from training.outcome import ERRORS, LOST_PEER, RESULT, RankError
@@ -81,7 +82,7 @@ def _launch(command: list[str], folder: Path, log: Path, timeout: float) -> int:
         "PYTHONPATH": str(Path(training.__file__).parents[1]),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(EXCHANGE_TIMEOUT_S),
     }
-    supervisor = (sys.executable, "-m", "infra.bound_child", str(os.getpid()))
+    supervisor = (sys.executable, "-P", str(Path(bound_child.__file__)), str(os.getpid()))
     with log.open("wb") as stream:
         process = subprocess.Popen(  # noqa: S603 - a command of our own
             [*supervisor, *command],
@@ -135,10 +136,13 @@ def _result(job: TrainingJob) -> TrainingResult | None:
 
 
 def _failure(output: Path, log: Path, exit_code: int) -> FloodmarkError:
-    """Return the error of the rank that failed first, not of those that lost it as a peer."""
+    """Return the error of a rank that failed by itself, not of one that lost a peer; terminal ones first."""
     reader = TypeAdapter(RankError)
     errors = [reader.validate_json(path.read_bytes()) for path in sorted(output.glob(ERRORS))]
-    causes = [error for error in errors if error.type != LOST_PEER]
+    causes = sorted(
+        (error for error in errors if error.type != LOST_PEER),
+        key=lambda error: (error.retryable, error.rank),
+    )
     if not causes:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
         return RetryableError(

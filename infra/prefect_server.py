@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra import bound_child
 from training.errors import RetryableError
 
 API_URL = "PREFECT_API_URL"
@@ -32,12 +33,12 @@ def prefect_environment(home: Path) -> Iterator[None]:
     """
     # Runs keep their logs for Prefect's pages; on the terminal, our own lines say the same more briefly.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    (home / "logs").mkdir(parents=True, exist_ok=True)
     if os.environ.get(API_URL):
         yield
         return
     os.environ["PREFECT_HOME"] = str(home / "prefect")
     address = f"127.0.0.1:{_free_port()}"
-    (home / "logs").mkdir(parents=True, exist_ok=True)
     with (home / "logs" / "prefect-server.log").open("ab") as log:
         server = subprocess.Popen(  # noqa: S603 - a command of ours
             _command(address), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
@@ -79,7 +80,7 @@ def wait_for_api() -> None:
 
 def _command(address: str) -> list[str]:
     host, port = address.split(":")
-    bound = [sys.executable, "-m", "infra.bound_child", str(os.getpid())]
+    bound = [sys.executable, "-P", str(Path(bound_child.__file__)), str(os.getpid())]
     application = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on"]
     return [
         *bound,

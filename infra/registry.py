@@ -151,6 +151,13 @@ class Registry:
         )
         return Aliases(champion=champion, challenger=challenger, previous=previous)
 
+    def exists(self, version: str) -> bool:
+        """Whether the registry has `version`; only MLflow's own "no such version" means that it has not."""
+        with self._tracking(f"look for version {version}") as client, _tolerated(MISSING):
+            client.get_model_version(self.model, version)
+            return True
+        return False
+
     def set_alias(self, alias: Alias, version: str) -> None:
         """Point `alias` to `version`; setting it again changes nothing."""
         with self._tracking(f"set {alias} to version {version}") as client:

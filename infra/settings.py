@@ -1,10 +1,11 @@
 """Configuration: `floodmark.toml`, overruled by `FLOODMARK_…` variables, overruled by the command line.
 
-The only reader of the environment. Unknown keys are errors, in the file and in the environment.
+Unknown keys are errors, in the file and in the environment.
 No credential is a setting: boto3 and MLflow find theirs by their own standard ways.
 """
 
 import dataclasses
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -53,8 +55,8 @@ def _absolute(path: Path) -> Path:
 
 def _without_password(uri: str | None) -> str | None:
     """Settings are shown as parameters of flow runs, so nothing secret may be among them."""
-    if uri is not None and urlsplit(uri).password:
-        raise ValueError("a password in it would be shown; use MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    if uri is not None and ("@" in urlsplit(uri).netloc or urlsplit(uri).query):
+        raise ValueError("credentials in it would be shown; use MLFLOW_TRACKING_USERNAME and _PASSWORD")
     return uri
 
 
@@ -120,7 +122,7 @@ class Settings(BaseSettings):
     label_column: str | None = None
     ignore_columns: tuple[str, ...] = ()
     lease_seconds: float = Field(
-        3_600, gt=0, description="After it, a claim of another host may be taken over"
+        10_800, gt=0, description="After it, a claim of another host may be taken over"
     )
     follow_seconds: float = Field(30, gt=0, description="Pause between two looks at the source with --follow")
     csv: Annotated[CsvFormat, _known_keys(CsvFormat)] = CsvFormat()
@@ -147,8 +149,8 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @model_validator(mode="after")
-    def _alerts_can_be_too_many(self) -> Self:
-        """Refuse factors with which no alert rate would ever be above the target's bounds."""
+    def _settings_fit_together(self) -> Self:
+        """Refuse factors that no alert rate could exceed, and leases that end within a training."""
         target = self.threshold.target_alert_rate
         for name, factor in (
             ("training.trusted_alert_factor", self.training.trusted_alert_factor),
@@ -156,7 +158,17 @@ class Settings(BaseSettings):
         ):
             if not factor * target < 1:
                 raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
+        if not self.lease_seconds > 2 * self.training.timeout_seconds:
+            raise ValueError(
+                "lease_seconds must exceed two trainings' timeout_seconds, a training and its retry"
+            )
         return self
+
+    @property
+    def reading(self) -> str:
+        """A digest of how windows are read: what was set aside is taken again when it changes."""
+        columns = (self.time_column, self.label_column, self.ignore_columns)
+        return hashlib.sha256(repr((columns, self.csv, self.quality)).encode()).hexdigest()[:16]
 
     @property
     def store_url(self) -> str:
@@ -189,6 +201,10 @@ def load_settings(file: Path | None, overrides: dict[str, object]) -> Settings:
         raise ConfigurationError(
             _explain(error), hint=f"see {file or DEFAULT_FILE} and {PREFIX}… variables"
         ) from error
+    except SettingsError as error:  # a variable that should hold JSON
+        raise ConfigurationError(
+            f"{error}: {error.__cause__}", hint='lists are JSON: FLOODMARK_IGNORE_COLUMNS=\'["a", "b"]\''
+        ) from error
     except ValueError as error:
         raise ConfigurationError(f"{file or DEFAULT_FILE} is not valid TOML: {error}") from error
     return settings
@@ -216,5 +232,5 @@ def _explain(error: ValidationError) -> str:
 
 
 def _masked(value: object) -> str:
-    """Show a received value, but no password within a URI."""
-    return re.sub(r"://[^/\s]*@", "://***@", repr(value))
+    """Show a received value, but no credentials within a URI."""
+    return re.sub(r"://[^/\s]*@|\?[^'\s]*", "…", repr(value))

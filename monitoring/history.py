@@ -3,22 +3,22 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
 from monitoring.policy import WindowOutlook
 from monitoring.records import (
     ClaimRecord,
     Entry,
+    FailureRecord,
     PromotionRecord,
+    Record,
     SettledRecord,
     TrainingRecord,
     WindowRecord,
 )
 from training.types import FeatureSchema, PromotionOutcome, Window
 
-Wanted = TypeVar("Wanted")
-
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
+SET_ASIDE = ("quarantined", "skipped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,24 @@ class History:
         return len(self.entries) + 1
 
     @property
-    def open_claim(self) -> ClaimRecord | None:
-        """The claim that is the newest entry: whoever made it has not reported an end."""
-        record = self.entries[-1].record if self.entries else None
-        return record if isinstance(record, ClaimRecord) else None
+    def open_claim(self) -> Entry | None:
+        """The newest claim, unless its owner has reported an end; what others wrote since is no end."""
+        for place in range(len(self.entries) - 1, -1, -1):
+            entry = self.entries[place]
+            if isinstance(entry.record, ClaimRecord):
+                ended = any(later.owner == entry.owner for later in self.entries[place + 1 :])
+                return None if ended else entry
+        return None
+
+    def failed_last(self, step: str) -> bool:
+        """Whether the newest thing that happened is a failure of `step`."""
+        happened = [entry.record for entry in self.entries if not isinstance(entry.record, ClaimRecord)]
+        return bool(happened) and isinstance(happened[-1], FailureRecord) and happened[-1].step == step
+
+    def unexpected_failures(self, step: str) -> int:
+        """How often `step` failed in a way that nobody foresaw."""
+        failures = [entry.record for entry in self.entries if isinstance(entry.record, FailureRecord)]
+        return sum(failure.step == step and failure.unexpected for failure in failures)
 
     @property
     def windows(self) -> list[WindowRecord]:
@@ -107,7 +121,7 @@ class History:
 
     def same_content(self, digest: str, window_id: str) -> str | None:
         """Return another window that was taken with the same rows, if there is one."""
-        taken = (record for record in self.windows if record.outcome != "quarantined")
+        taken = (record for record in self.windows if record.outcome not in SET_ASIDE)
         return next(
             (
                 record.window.id
@@ -118,11 +132,17 @@ class History:
         )
 
     def windows_since_training(self) -> list[WindowRecord]:
-        """The windows taken since the last training ended."""
-        return _after_last(self.entries, TrainingRecord, WindowRecord)
+        """The windows taken since the last training ended, or the champion moved."""
+        found: list[WindowRecord] = []
+        for entry in reversed(self.entries):
+            if isinstance(entry.record, TrainingRecord) or _moves_champion(entry.record):
+                break
+            if isinstance(entry.record, WindowRecord):
+                found.append(entry.record)
+        return found[::-1]
 
     def outlooks_since_training(self) -> list[WindowOutlook]:
-        """What the retraining policy looks at: the windows scored since the last training."""
+        """What the retraining policy looks at: windows scored by this champion since the last training."""
         return [
             WindowOutlook(id=record.window.id, rows=record.rows, status=record.drift.status)
             for record in self.windows_since_training()
@@ -135,8 +155,12 @@ class History:
 
     def unsettled_promotion(self) -> PromotionRecord | None:
         """The newest promotion record, if the registry's aliases have not followed it yet."""
-        pending = _after_last(self.entries, SettledRecord, PromotionRecord)
-        return pending[-1] if pending else None
+        for entry in reversed(self.entries):
+            if isinstance(entry.record, SettledRecord):
+                return None
+            if isinstance(entry.record, PromotionRecord):
+                return entry.record
+        return None
 
     def unjudged_training(self) -> TrainingRecord | None:
         """The newest candidate that no gate has judged yet."""
@@ -153,14 +177,17 @@ class History:
         ]
         return pending[-1] if pending else None
 
-    def due(self, listed: Iterable[Window]) -> list[Window]:
-        """The windows to take: never taken, or quarantined and since repaired."""
+    def due(self, listed: Iterable[Window], configuration: str) -> list[Window]:
+        """The windows to take: never taken, or set aside and since repaired or to be read otherwise."""
         latest = self.latest_windows
         return [
             window
             for window in listed
             if (record := latest.get(window.id)) is None
-            or (record.outcome == "quarantined" and record.window.fingerprint != window.fingerprint)
+            or (
+                record.outcome in SET_ASIDE
+                and (record.window.fingerprint, record.configuration) != (window.fingerprint, configuration)
+            )
         ]
 
     def rewritten(self, listed: Iterable[Window]) -> list[str]:
@@ -170,17 +197,10 @@ class History:
             window.id
             for window in listed
             if (record := latest.get(window.id)) is not None
-            and record.outcome != "quarantined"
+            and record.outcome not in SET_ASIDE
             and record.window.fingerprint != window.fingerprint
         ]
 
 
-def _after_last(entries: tuple[Entry, ...], boundary: type[object], wanted: type[Wanted]) -> list[Wanted]:
-    """Records of one type that came after the last record of another type."""
-    found: list[Wanted] = []
-    for entry in reversed(entries):
-        if isinstance(entry.record, boundary):
-            break
-        if isinstance(entry.record, wanted):
-            found.append(entry.record)
-    return found[::-1]
+def _moves_champion(record: Record) -> bool:
+    return isinstance(record, PromotionRecord) and record.outcome in MOVES_CHAMPION

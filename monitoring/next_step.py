@@ -56,15 +56,19 @@ class Settle:
 Step = TakeWindow | Train | Judge | Settle
 
 
-def next_step(history: History, listed: Sequence[Window]) -> Step | None:
-    """Return the next step, oldest obligation first; None when nothing is left to do."""
+def next_step(history: History, listed: Sequence[Window], configuration: str = "") -> Step | None:
+    """Return the next step, oldest obligation first; None when nothing is left to do.
+
+    A training or judging that failed lets the next window pass before it is tried again: the champion
+    keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now.
+    """
     if promotion := history.unsettled_promotion():
         return Settle(promotion=promotion)
-    if training := history.unjudged_training():
-        return Judge(training=training)
-    if train := _pending_training(history, listed):
-        return train
-    due = history.due(listed)
+    training = history.unjudged_training()
+    owed = Judge(training=training) if training else _pending_training(history, listed)
+    due = history.due(listed, configuration)
+    if owed is not None and not (due and history.failed_last(str(owed))):
+        return owed
     return TakeWindow(window=due[0]) if due else None
 
 

@@ -18,25 +18,28 @@ from training.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord:
-    """`owner` is at work on `step`. As the newest entry of a ledger it keeps everybody else away."""
+    """The entry's owner is at work on `step`; until it writes again, everybody else keeps away."""
 
     step: str
-    owner: str
     kind: Literal["claim"] = "claim"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
-    """`step` ended with an error, and is to be tried again by the next run."""
+    """`step` ended with an error, and is to be tried again; `unexpected` errors are faults of ours."""
 
     step: str
     error: str
+    unexpected: bool = False
     kind: Literal["failure"] = "failure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecord:
-    """A window was taken, and this is what was found; `schema` is set for bootstrap windows."""
+    """A window was taken, and this is what was found; `schema` is set for bootstrap windows.
+
+    `configuration` is a digest of the settings by which it was read.
+    """
 
     window: WindowVersion
     digest: str
@@ -46,6 +49,7 @@ class WindowRecord:
     schema: FeatureSchema | None = None
     champion_version: str | None = None
     alerts: int | None = None
+    configuration: str = ""
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
     kind: Literal["window"] = "window"
@@ -100,8 +104,9 @@ Record = ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | Promotion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A record with its place in the ledger (from 1, without holes) and its time in UTC."""
+    """A record with its place in the ledger (from 1, without holes), its time in UTC and its writer."""
 
     sequence: int
     at: datetime
     record: Record
+    owner: str = ""

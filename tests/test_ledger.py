@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -17,7 +17,7 @@ from infra.ledger import ENTRIES, Ledger, LedgerMovedError, owner
 from infra.local_store import LocalStore
 from monitoring.history import History
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record
-from training.errors import RetryableError
+from training.errors import ConfigurationError, RetryableError
 from training.types import DriftStatus
 
 HOUR = timedelta(hours=1)
@@ -42,7 +42,7 @@ def reopened(ledger: Ledger) -> Ledger:
             trained(None),
             judged("1"),
             settled("1"),
-            ClaimRecord(step="window a", owner="host 1 2.0"),
+            ClaimRecord(step="window a"),
             FailureRecord(step="window a", error="S3 is down"),
         ]
     ),
@@ -84,38 +84,72 @@ def _appends(ledger: Ledger, history: History, name: int) -> bool:
     return True
 
 
-def test_a_claim_keeps_a_living_process_away(ledger: Ledger) -> None:
-    host, parent = owner().rsplit(" ", 2)[0], psutil.Process(os.getppid())
-    living = f"{host} {parent.pid} {parent.create_time():.2f}"
-    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=living))
+HOST = owner().rsplit(" ", 2)[0]
+CLAIM = ClaimRecord(step="window a")
+
+
+def written_by(ledger: Ledger, writer: str, record: Record) -> History:
+    """Append a record as another process would."""
+    history = ledger.load()
+    entry = Entry(sequence=history.next_sequence, at=datetime.now(UTC), record=record, owner=writer)
+    key = f"{ledger.prefix}/{entry.sequence:08d}.json"
+    assert ledger.store.create(key, ENTRIES.dump_json(entry))
+    return ledger.load()
+
+
+def living() -> str:
+    parent = psutil.Process(os.getppid())
+    return f"{HOST} {parent.pid} {parent.create_time():.2f}"
+
+
+@pytest.mark.parametrize("lease", [HOUR, timedelta(0)])
+def test_a_claim_keeps_others_away_while_its_process_lives_however_long(
+    ledger: Ledger, lease: timedelta
+) -> None:
+    history = written_by(ledger, living(), CLAIM)
     with pytest.raises(RetryableError, match="window a is being worked on by"):
-        ledger.claim(history, "window a", lease=HOUR)
+        ledger.claim(history, "window a", lease=lease)
+
+
+def test_what_somebody_else_writes_does_not_end_a_claim(ledger: Ledger) -> None:
+    written_by(ledger, living(), CLAIM)
+    history = ledger.append(ledger.load(), judged("1"))
+    with pytest.raises(RetryableError, match="window a is being worked on by"):
+        ledger.claim(history, "window b", lease=HOUR)
+    history = written_by(ledger, living(), bootstrap("a"))
+    assert ledger.claim(history, "window b", lease=HOUR).open_claim
 
 
 def test_the_claim_of_a_dead_process_is_taken_over(ledger: Ledger) -> None:
-    host = owner().rsplit(" ", 2)[0]
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
-    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=f"{host} {dead.pid} 1.0"))
-    history = ledger.claim(history, "window a", lease=HOUR)
-    assert history.open_claim == ClaimRecord(step="window a", owner=owner())
+    history = written_by(ledger, f"{HOST} {dead.pid} 1.0", CLAIM)
+    claimed = ledger.claim(history, "window a", lease=HOUR).open_claim
+    assert claimed is not None
+    assert claimed.owner == owner()
 
 
 def test_a_recycled_process_id_is_not_mistaken_for_the_owner(ledger: Ledger) -> None:
-    host = owner().rsplit(" ", 2)[0]
-    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner=f"{host} {os.getppid()} 1.0"))
+    history = written_by(ledger, f"{HOST} {os.getppid()} 1.0", CLAIM)
     assert ledger.claim(history, "window a", lease=HOUR).open_claim
 
 
 def test_the_claim_of_another_host_holds_until_its_lease_is_over(ledger: Ledger) -> None:
-    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner="elsewhere 1 1.0"))
+    history = written_by(ledger, "elsewhere 1 1.0", CLAIM)
     with pytest.raises(RetryableError, match="elsewhere"):
         ledger.claim(history, "window a", lease=HOUR)
     assert ledger.claim(history, "window a", lease=timedelta(0)).open_claim
 
 
 def test_a_finished_step_is_claimed_by_nobody(ledger: Ledger) -> None:
-    history = ledger.append(ledger.load(), ClaimRecord(step="window a", owner="elsewhere 1 1.0"))
-    history = ledger.append(history, bootstrap("a"))
+    written_by(ledger, "elsewhere 1 1.0", CLAIM)
+    history = written_by(ledger, "elsewhere 1 1.0", bootstrap("a"))
     assert history.open_claim is None
     assert ledger.claim(history, "window b", lease=HOUR).open_claim
+
+
+def test_a_damaged_entry_is_an_error_and_no_end_of_the_history(ledger: Ledger) -> None:
+    ledger.append(ledger.load(), bootstrap("a"))
+    ledger.store.create(f"{ledger.prefix}/00000002.json", b"{")
+    with pytest.raises(ConfigurationError, match="00000002"):
+        ledger.load()

@@ -78,13 +78,13 @@ def test_only_windows_since_the_last_training_count_for_the_policy() -> None:
 
 def test_a_quarantined_window_is_taken_again_only_when_it_was_repaired() -> None:
     past = history(quarantined("a"), bootstrap("b"))
-    assert past.due([window("a"), window("b")]) == []
-    assert past.due([window("a", version="2"), window("b")]) == [window("a", version="2")]
+    assert past.due([window("a"), window("b")], "") == []
+    assert past.due([window("a", version="2"), window("b")], "") == [window("a", version="2")]
 
 
 def test_a_rewritten_window_is_named_but_not_taken_twice() -> None:
     past = history(bootstrap("a"))
-    assert past.due([window("a", version="2")]) == []
+    assert past.due([window("a", version="2")], "") == []
     assert past.rewritten([window("a", version="2")]) == ["a"]
 
 
@@ -99,12 +99,39 @@ def test_claims_and_failures_change_nothing(length: int) -> None:
     disturbed: list[Record] = []
     for record in past:
         disturbed += [
-            ClaimRecord(step="x", owner="host 1 2"),
+            ClaimRecord(step="x"),
             FailureRecord(step="x", error="killed"),
             record,
         ]
     listed = [window("a"), window("b"), window("c")]
     assert next_step(history(*disturbed), listed) == next_step(history(*past), listed)
+
+
+def test_a_quarantined_window_is_taken_again_when_it_is_to_be_read_otherwise() -> None:
+    past = history(quarantined("a"), bootstrap("b"))
+    assert past.due([window("a"), window("b")], "another time column") == [window("a")]
+
+
+@pytest.mark.parametrize("length", [2, 3])
+def test_a_failed_training_or_judging_lets_the_next_window_pass_first(length: int) -> None:
+    listed = [window("a"), window("b"), window("c")]
+    owed = next_step(history(*FIRST_MODEL[:length]), listed)
+    failure = FailureRecord(step=str(owed), error="out of memory")
+    failed = [*FIRST_MODEL[:length], failure]
+    assert next_step(history(*failed), listed) == TakeWindow(window=window("c"))
+    assert next_step(history(*failed, quarantined("c")), listed) == owed
+    assert next_step(history(*failed), listed[:2]) == owed, "without a window it is tried again at once"
+
+
+def test_a_move_of_the_champion_cancels_what_was_decided_under_the_old_one() -> None:
+    drifted = [scored("c", DriftStatus.DRIFTED), scored("d", DriftStatus.DRIFTED, retrain_on=("c", "d"))]
+    refused = judged("2", PromotionOutcome.REFUSED)
+    past = history(*FIRST_MODEL, trained("2"), refused, settled("2"), *drifted)
+    listed = [window(name) for name in "abcd"]
+    assert isinstance(next_step(past, listed), Train)
+    moved = history(*[entry.record for entry in past.entries], judged("2"), settled("2"))
+    assert next_step(moved, listed) is None
+    assert moved.outlooks_since_training() == []
 
 
 class TestReconcile:
@@ -147,7 +174,7 @@ def run(listed: Sequence[Window], kills: set[int]) -> History:
     while (step := next_step(past, listed)) is not None:
         attempt += 1
         assert attempt < 1_000, "the loop does not end"
-        records: list[Record] = [ClaimRecord(step=str(step), owner=f"host {attempt} 0")]
+        records: list[Record] = [ClaimRecord(step=str(step))]
         records += [] if attempt in kills else perform(step, len(past.windows))
         for record in records:
             entry = Entry(sequence=past.next_sequence, at=history(record).entries[0].at, record=record)

@@ -91,9 +91,25 @@ def test_numeric_features_are_standardised_and_missing_ones_marked() -> None:
     assert (features[:, 1] > 0).tolist() == [False, False, False, True, True]
 
 
-def test_no_indicator_where_training_missed_nothing_but_missing_later_is_the_median() -> None:
+def test_where_training_missed_nothing_a_missing_value_is_as_far_out_as_can_be() -> None:
     fitted = fit(pd.DataFrame({"x": [1.0, 2.0, 3.0]}), x="numeric")
-    assert fitted.transform(pd.DataFrame({"x": [math.nan]})).tolist() == [[0.0]]
+    assert fitted.width == 1
+    assert fitted.transform(pd.DataFrame({"x": [math.nan, math.inf]})).tolist() == [[CLIP], [CLIP]]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_unit_of_a_column_does_not_matter(unit: float) -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0, 50.0])
+    fitted = fit(pd.DataFrame({"x": values * unit}), x="numeric")
+    expected = fit(pd.DataFrame({"x": values}), x="numeric").transform(pd.DataFrame({"x": values}))
+    np.testing.assert_allclose(fitted.transform(pd.DataFrame({"x": values * unit})), expected, rtol=1e-5)
+
+
+def test_a_cell_that_is_no_value_at_all_is_an_error_of_the_window() -> None:
+    fitted = fit(pd.DataFrame({"x": [1.0, 2.0], "c": ["a", "b"]}), x="numeric", c="categorical")
+    for wrong in ({"x": [10**400], "c": ["a"]}, {"x": [[1]], "c": ["a"]}, {"x": [1.0], "c": [["a"]]}):
+        with pytest.raises(InvalidWindowError):
+            fitted.transform(pd.DataFrame(wrong))
 
 
 def test_heavy_tails_are_compressed_so_that_ordinary_rows_stay_apart() -> None:
@@ -109,7 +125,7 @@ def test_constant_and_empty_columns_are_harmless() -> None:
     fitted = fit(pd.DataFrame({"x": [3.0] * 4, "y": [None] * 4}), x="numeric", y="numeric")
     features = fitted.transform(pd.DataFrame({"x": [3.0, 4.0], "y": [None, 1.0]}))
     assert features[0].tolist() == [0.0, 0.0, 0.0]
-    assert features[1, 0] == 1.0  # out of the ordinary, and seen
+    assert features[1, 0] == CLIP  # out of the ordinary, and seen
     assert features[1, 2] == -1.0
 
 
@@ -164,7 +180,7 @@ def test_every_kind_of_number_is_one() -> None:
     ):
         np.testing.assert_array_equal(fitted.transform(pd.DataFrame({"x": values})), expected)
     missing = fitted.transform(pd.DataFrame({"x": pd.Series([1, None], dtype="Int64")}))
-    assert missing.tolist() == [[0.0], [0.0]]
+    assert missing.tolist() == [[0.0], [CLIP]]
 
 
 @pytest.mark.parametrize("wrong", ["12,5", "7", 1j, [1], pd.Timestamp("2026-01-01")])

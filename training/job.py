@@ -189,9 +189,11 @@ def _prepare_environment() -> None:
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(name, threads)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # One GPU a rank; without any, TensorFlow must not search for a driver.
-    device = os.environ.get("HOROVOD_LOCAL_RANK", "0") if Path("/dev/nvidiactl").exists() else "-1"
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", device)
+    # One GPU a rank, of those it may use; without any, TensorFlow must not search for a driver.
+    rank = int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    device = allowed[rank] if rank < len(allowed) and allowed[rank] else str(rank)
+    os.environ["CUDA_VISIBLE_DEVICES"] = device if Path("/dev/nvidiactl").exists() else "-1"
 
 
 def _write_error(output: Path, error: BaseException) -> bool:

@@ -28,6 +28,9 @@ CLIP = 10.0
 """In standard deviations: what lies further out is abnormal already and must not drown the other columns."""
 HEAVY_TAIL = 10.0
 """A column whose standard deviation exceeds its robust one (IQR / 1.349) by this factor is compressed."""
+CONSTANT = 0.01
+"""Of a constant column's value: the change that counts as one deviation; where it is zero, any does."""
+TINY = 1e-12
 IQR_OF_NORMAL = 1.349
 """The interquartile range of a standard normal distribution."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -52,12 +55,19 @@ class NumericColumn:
         return 2 if self.missing_share > 0 else 1
 
     def encode(self, series: "pd.Series[Any]") -> Iterator[Array]:
-        """Yield the features of this column, each (rows,)."""
+        """Yield the features of this column, each (rows,).
+
+        A missing value counts as the median where training has seen missing ones, and otherwise as far
+        out as a value can be: a row must not look normal for want of its values.
+        """
         values = _numbers(series)
         missing = ~np.isfinite(values)
         values[missing] = self.median
         centred = (_compress(values, self.median, self.tail) - self.mean) / self.deviation
-        yield np.clip(centred, -CLIP, CLIP)
+        centred = np.clip(centred, -CLIP, CLIP)
+        if not self.missing_share > 0:
+            centred[missing] = CLIP
+        yield centred
         if self.missing_share > 0:
             yield missing - self.missing_share
 
@@ -168,13 +178,13 @@ def _fit_numeric(name: str, column: Array) -> NumericColumn:
     tail = float(robust) if 0 < robust < column.std() / HEAVY_TAIL else None
     compressed = _compress(column, float(median), tail)
     mean, deviation = float(compressed.mean()), float(compressed.std())
-    constant = not deviation > 1e-9 * max(1.0, abs(mean))
+    constant = not deviation > 1e-9 * float(np.abs(compressed).max())
     return NumericColumn(
         name=name,
         median=float(median),
         tail=tail,
         mean=mean,
-        deviation=1.0 if constant else deviation,
+        deviation=max(CONSTANT * abs(mean), TINY) if constant else deviation,
         missing_share=float(missing.mean()),
     )
 
@@ -218,7 +228,10 @@ def _numbers(series: "pd.Series[Any]") -> Array:
             hint="Only numbers and missing values are allowed in it; "
             "correct the data, or declare the column categorical in the schema.",
         )
-    return _bounded(series.astype("Float64"))
+    try:
+        return _bounded(series.astype("Float64"))
+    except (OverflowError, TypeError, ValueError) as error:
+        raise InvalidWindowError(f"the numeric column {series.name!r} is not all numbers: {error}") from error
 
 
 def _bounded(series: "pd.Series[Any]") -> Array:
@@ -230,7 +243,10 @@ def _bounded(series: "pd.Series[Any]") -> Array:
 
 def _levels(series: "pd.Series[Any]") -> tuple[npt.NDArray[np.intp], list[str | None]]:
     """Return a code per row and the level of each code: text, or None for what is missing."""
-    codes, values = pd.factorize(series, use_na_sentinel=False)
+    try:
+        codes, values = pd.factorize(series, use_na_sentinel=False)
+    except TypeError as error:
+        raise InvalidWindowError(f"the column {series.name!r} is not all text: {error}") from error
     return codes, [_level(value) for value in values]
 
 
