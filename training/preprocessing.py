@@ -28,9 +28,8 @@ CLIP = 10.0
 """In standard deviations: what lies further out is abnormal already and must not drown the other columns."""
 HEAVY_TAIL = 10.0
 """A column whose standard deviation exceeds its robust one (IQR / 1.349) by this factor is compressed."""
-CONSTANT = 0.01
-"""Of a constant column's value: the change that counts as one deviation; where it is zero, any does."""
-TINY = 1e-12
+CONSTANT = 0.1
+"""Of a constant column's value: the change that counts as one deviation; one unit where the value is zero."""
 IQR_OF_NORMAL = 1.349
 """The interquartile range of a standard normal distribution."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -184,7 +183,7 @@ def _fit_numeric(name: str, column: Array) -> NumericColumn:
         median=float(median),
         tail=tail,
         mean=mean,
-        deviation=max(CONSTANT * abs(mean), TINY) if constant else deviation,
+        deviation=(CONSTANT * abs(mean) or 1.0) if constant else deviation,
         missing_share=float(missing.mean()),
     )
 
