@@ -12,7 +12,8 @@ from rich.console import Console
 
 from flows.overview import overview
 from infra.ledger import Ledger
-from infra.prefect_server import prefect_environment, wait_for_api
+from infra.local_store import LocalStore
+from infra.prefect_server import prefect_environment
 from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
@@ -62,8 +63,8 @@ def run(
         {"home": home, "model": model, "time_column": time_column, "label_column": label_column},
     )
     silence_usage_reports()
-    Source(store=open_store(source, settings.s3), csv=settings.csv).windows()  # wrong use fails at once
-    with prefect_environment(settings.home):
+    refuse_wrong_source(settings, source)
+    with prefect_environment(settings.home) as wait_for_api:
         from flows.console import Progress  # noqa: PLC0415 - after the environment is set
         from flows.events import flush  # noqa: PLC0415 - likewise
         from flows.loop import run_loop  # noqa: PLC0415 - Prefect reads its environment when imported
@@ -76,6 +77,25 @@ def run(
             flush()
     if strict and progress.refusals:
         raise typer.Exit(REFUSED)
+
+
+def refuse_wrong_source(settings: Settings, source: str) -> None:
+    """Let wrong use fail at once, before anything is started or written.
+
+    Raises:
+        ConfigurationError: The source has no windows, or what Floodmark writes would become windows.
+    """
+    store = open_store(source, settings.s3)
+    folder = store.folder.absolute() if isinstance(store, LocalStore) else None
+    for written in (settings.home, Path(settings.store_url)):
+        if folder is None or not written.is_relative_to(folder):
+            continue
+        if not any(part.startswith((".", "_")) for part in written.relative_to(folder).parts):
+            raise ConfigurationError(
+                f"{written} lies within the source {source}, so scores would be taken for windows",
+                hint="name a --home outside of it, or one whose name begins with a dot",
+            )
+    Source(store=store, csv=settings.csv).windows()
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """Does a registered version load where it will serve, and score there as it did where it was trained?
 
-`python -m infra.clean_load MODEL_URI [TRACKING_URI]` answers in a fresh process and through MLflow alone:
+`python -m infra.clean_load MODEL_URI` answers in a fresh process and through MLflow alone:
 nothing of Floodmark is imported before the model brings its own copy. The tracking URI may hold a password,
 so `clean_load` hands it over in the environment.
 """
@@ -93,8 +93,6 @@ def reproduce(model_uri: str) -> float:
 if __name__ == "__main__":
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_ALLOW_PICKLE_DESERIALIZATION", "false")
-    if len(sys.argv) > 2:  # noqa: PLR2004 - MODEL_URI and TRACKING_URI
-        os.environ["MLFLOW_TRACKING_URI"] = sys.argv[2]
     difference = reproduce(sys.argv[1])
     imported = [name for name in TRAINING_LIBRARIES if name in sys.modules]
     print(json.dumps({"difference": difference, "imported": imported}))  # noqa: T201 - the answer

@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,17 +25,17 @@ GRACE_S = 10.0
 
 
 @contextmanager
-def prefect_environment(home: Path) -> Iterator[None]:
+def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
     """Provide Prefect's API: the configured one, or a temporary server that keeps its database in `home`.
 
-    Leaving the context ends the server. Enter it before prefect is imported, and call `wait_for_api`
-    before the first flow.
+    Leaving the context ends the server. Enter it before prefect is imported, and call what it yields
+    before the first flow: it waits until the API answers.
     """
     # Runs keep their logs for Prefect's pages; on the terminal, our own lines say the same more briefly.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     (home / "logs").mkdir(parents=True, exist_ok=True)
     if os.environ.get(API_URL):
-        yield
+        yield lambda: _wait_for_api(None)
         return
     os.environ["PREFECT_HOME"] = str(home / "prefect")
     address = f"127.0.0.1:{_free_port()}"
@@ -45,7 +45,7 @@ def prefect_environment(home: Path) -> Iterator[None]:
         )
     os.environ[API_URL] = f"http://{address}/api"
     try:
-        yield
+        yield lambda: _wait_for_api(server)
     finally:
         del os.environ[API_URL]
         server.terminate()
@@ -56,16 +56,16 @@ def prefect_environment(home: Path) -> Iterator[None]:
             server.wait()
 
 
-def wait_for_api() -> None:
-    """Wait until the API answers.
+def _wait_for_api(server: "subprocess.Popen[bytes] | None") -> None:
+    """Wait until the API answers, for as long as the temporary server lives.
 
     Raises:
-        RetryableError: It did not within three minutes.
+        RetryableError: It did not within three minutes, or its server ended.
     """
     deadline = time.monotonic() + STARTUP_TIMEOUT_S
     url = os.environ[API_URL].rstrip("/")
     error: Exception | None = None
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and (server is None or server.poll() is None):
         try:
             with urllib.request.urlopen(f"{url}/health", timeout=5):  # noqa: S310 - the configured API
                 return
@@ -73,7 +73,7 @@ def wait_for_api() -> None:
             error = refused
             time.sleep(0.1)
     raise RetryableError(
-        f"the Prefect server at {url} does not answer after {STARTUP_TIMEOUT_S:.0f} s: {error}",
+        f"the Prefect server at {url} does not answer: {error}",
         hint="see logs/prefect-server.log under the home, or check PREFECT_API_URL; no window was taken",
     )
 

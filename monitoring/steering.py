@@ -22,7 +22,8 @@ def promotion_by_person(history: History, version: str, *, reason: str, force: b
     if version == history.champion:
         raise ConfigurationError(f"version {version} is the champion already", hint="see `floodmark history`")
     verdicts = [record for record in history.promotions if record.version == version and record.by == "gates"]
-    if not force and (not verdicts or verdicts[-1].outcome is PromotionOutcome.REFUSED):
+    failed = not verdicts or verdicts[-1].outcome is PromotionOutcome.REFUSED
+    if failed and not force:
         told = verdicts[-1].reason if verdicts else "it was never judged"
         raise ConfigurationError(
             f"version {version} has not passed its gates: {told}",
@@ -33,7 +34,7 @@ def promotion_by_person(history: History, version: str, *, reason: str, force: b
         from_version=history.champion,
         by="person",
         outcome=PromotionOutcome.PROMOTED,
-        reason=f"forced: {reason}" if force else reason,
+        reason=f"forced: {reason}" if failed else reason,
     )
 
 

@@ -38,6 +38,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     [
         (["run", "nowhere"], ["nowhere does not exist", "an existing folder, or s3://bucket/prefix"]),
         (["run", "empty"], ["is empty", ".parquet, .csv, .csv.gz"]),
+        (["run", ".", "--home", "kept"], ["lies within the source", "begins with a dot"]),
         (["run", "notes"], ["only ignored objects (readme.txt)"]),
         (["run", "ftp://host/x"], ["'ftp://host/x'", "s3://bucket/prefix"]),
         (["run", "s3://some-bucket/x"], ["credentials", "AWS_ACCESS_KEY_ID"]),
