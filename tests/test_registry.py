@@ -405,9 +405,13 @@ def test_plain_mlflow_serves_the_champion_where_floodmark_and_tensorflow_are_not
 
 
 def test_clean_load_prints_one_line_of_json(opened: Opened, registered: Registered) -> None:
-    command = [sys.executable, "-m", "infra.clean_load", f"models:/pumps/{registered.version}"]
     child = subprocess.run(
-        [*command, opened.registry.tracking_uri], cwd=ROOT, stdout=subprocess.PIPE, check=True, timeout=120
+        [sys.executable, "-m", "infra.clean_load", f"models:/pumps/{registered.version}"],
+        cwd=ROOT,
+        env={**os.environ, "MLFLOW_TRACKING_URI": opened.registry.tracking_uri},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=120,
     )
     (line,) = child.stdout.splitlines()
     found = json.loads(line)
