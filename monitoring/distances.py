@@ -37,6 +37,17 @@ def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.generic], CountAr
     return np.asarray(values), codes.astype(np.int64)
 
 
+def without_far_tails(values: pd.Series, reference: pd.Series) -> pd.Series:
+    """Cut numbers at one span beyond the span of the reference's middle 99 %.
+
+    A single reading of a million would otherwise be the deviation that everything is normed by, and hide
+    any drift, or be a drift of its own. A column that hardly ever varies is left as it is.
+    """
+    low, high = (float(bound) for bound in reference.quantile([0.005, 0.995]))
+    span = high - low
+    return values.clip(low - span, high + span) if span > 0 else values
+
+
 def wasserstein(
     values: npt.NDArray[np.generic], reference_counts: CountArray, current_counts: CountArray
 ) -> FloatArray:

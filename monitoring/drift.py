@@ -22,6 +22,7 @@ from monitoring.distances import (
     constant_score,
     distinct_values,
     unseen_rate,
+    without_far_tails,
 )
 from monitoring.frames import clean_frame
 from training.errors import ConfigurationError, InvalidArtifactError
@@ -168,7 +169,10 @@ def calibrate_thresholds(
     scores = np.empty((len(schema.features), RESAMPLES))
     constant = np.zeros(len(schema.features), dtype=bool)
     for position, column in enumerate(schema.features):
-        values, codes = distinct_values(clean[column.name])
+        sample = clean[column.name]
+        if column.kind == "numeric":
+            sample = without_far_tails(sample, sample)
+        values, codes = distinct_values(sample)
         constant[position] = column.kind == "numeric" and len(values) == 1
         scores[position] = DISTANCES[column.kind](
             values,

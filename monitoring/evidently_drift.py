@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from monitoring.distances import METHODS, ROW_CAP, capped_sample, constant_score
+from monitoring.distances import METHODS, ROW_CAP, capped_sample, constant_score, without_far_tails
 from monitoring.frames import clean_frame
 from training.types import FeatureSchema
 
@@ -70,7 +70,9 @@ def column_scores(
             scores[column.name] = float(constant_score(differing, reference_rows=len(old)))
         else:
             compared[column.name] = METHODS["numeric"]
-            before[column.name], after[column.name] = _standardised(before[column.name], after[column.name])
+            old = without_far_tails(before[column.name], before[column.name])
+            new = without_far_tails(after[column.name], before[column.name])
+            before[column.name], after[column.name] = _standardised(old, new)
     if compared:
         scores.update(_report(before, after, schema, compared))
     return scores
