@@ -75,6 +75,8 @@ def run(
             progress.close(run_loop(settings, source, follow=follow, report=progress))
         finally:
             flush()
+    if progress.failed_trainings:
+        raise typer.Exit(FAILED)
     if strict and progress.refusals:
         raise typer.Exit(REFUSED)
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.status import Status
@@ -23,6 +24,7 @@ class Progress:
         self.settings = settings
         self.windows = 0
         self.refusals = 0
+        self.failed_trainings = 0
         self.spinner: Status | None = None
 
     def __call__(self, step: Step | None, record: Record | None) -> None:
@@ -37,6 +39,7 @@ class Progress:
             return
         self.windows += isinstance(record, WindowRecord)
         self.refusals += refused(record)
+        self.failed_trainings += isinstance(record, TrainingRecord) and record.outcome == "failed"
         if line := describe(record):
             self.console.print(line)
 
@@ -73,15 +76,16 @@ def describe(record: Record) -> str:
 def _window(record: WindowRecord) -> str:
     if record.outcome == "quarantined":
         return f"quarantined: {record.reason}"
+    warned = "" if record.reason == "valid" else f"; warning: {record.reason}"
     if record.drift is None:
-        return f"{record.outcome}, {record.rows} rows; {_decision(record.decision)}"
+        return f"{record.outcome}, {record.rows} rows; {_decision(record.decision)}{warned}"
     columns = record.drift.drifted_columns
     more = ", …" if len(columns) > SHOWN_COLUMNS else ""
     moved = f" ({', '.join(columns[:SHOWN_COLUMNS])}{more})" if columns else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"
-        f" drifted{moved}; {_decision(record.decision)}"
+        f" drifted{moved}; {_decision(record.decision)}{warned}"
     )
 
 
@@ -107,10 +111,12 @@ def refused(record: Record) -> bool:
 
 def viewing_commands(settings: Settings) -> list[str]:
     """Return the commands that show every run in the MLflow and Prefect pages."""
-    home, programs = _shown(settings.home), _shown(Path(sys.executable).parent)
-    store = settings.tracking_uri or f"sqlite:///{home}/mlflow.db --artifacts-destination {home}/artifacts"
+    home, programs = (quote(str(_shown(path))) for path in (settings.home, Path(sys.executable).parent))
+    store = quote(f"sqlite:///{_shown(settings.home)}/mlflow.db")
+    served = f"--backend-store-uri {store} --artifacts-destination {home}/artifacts"
+    mlflow = f"{programs}/mlflow server --port 5000 {served}"
     return [
-        f"MLflow runs and versions: {programs}/mlflow server --port 5000 --backend-store-uri {store}",
+        f"MLflow runs and versions: {settings.tracking_uri or mlflow}",
         f"Prefect runs: PREFECT_HOME={home}/prefect {programs}/prefect server start --port 4200",
     ]
 

@@ -98,7 +98,8 @@ def retrain(
         result = train(installation, request, folder)
     except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
         emit(settings, "floodmark.training.failed", request=request.id)
-        return record_of(request, reason, error=str(error))
+        hint = error.hint.splitlines()[:1]  # the rest is a traceback, which the training's log holds too
+        return record_of(request, reason, error=" ".join([error.message, *hint]))
     version = register(installation, request, result, reason)
     emit(settings, "floodmark.model.registered", request=request.id, version=version)
     return record_of(request, reason, result=result, version=version)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra import bound_child
-from training.errors import RetryableError
+from training.errors import ConfigurationError, RetryableError
 
 API_URL = "PREFECT_API_URL"
 STARTUP_TIMEOUT_S = 180.0
@@ -33,7 +33,12 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
     """
     # Runs keep their logs for Prefect's pages; on the terminal, our own lines say the same more briefly.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    (home / "logs").mkdir(parents=True, exist_ok=True)
+    try:
+        (home / "logs").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the home {home} cannot be made: {error}", hint="name a folder that can be written with --home"
+        ) from error
     if os.environ.get(API_URL):
         yield lambda: _wait_for_api(None)
         return
@@ -41,7 +46,11 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
     address = f"127.0.0.1:{_free_port()}"
     with (home / "logs" / "prefect-server.log").open("ab") as log:
         server = subprocess.Popen(  # noqa: S603 - a command of ours
-            _command(address), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            _command(address),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # an interrupt from the terminal is ours; the server ends after us
         )
     os.environ[API_URL] = f"http://{address}/api"
     try:

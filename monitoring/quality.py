@@ -156,14 +156,14 @@ def _duplicated_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]
     An ignored row number is enough to tell two measurements apart, so nothing is left out. The reference
     may hold the features alone: its share is then an upper bound of what is natural once a time is
     added, and errs towards keeping the window. It bounds nothing for a window that is longer than the
-    reference and bears no time, as repetition grows with length where values are few: only a warning.
+    reference and bears no time, as repetition grows with length where values are few, nor without a
+    reference: only a warning.
     """
     profile = window.profile
     share, natural = duplicate_share(window.frame), profile.duplicate_share if profile is not None else 0.0
     if share > natural:
-        bounded = (
-            profile is None or len(window.frame) <= profile.rows or window.schema.time_column is not None
-        )
+        timed = window.schema.time_column is not None
+        bounded = timed or (profile is not None and len(window.frame) <= profile.rows)
         severe = bounded and share - natural > window.limits.duplicate_rise_quarantine
         text = f"{share:.1%} of the rows repeat an earlier one in all columns, in the reference {natural:.1%}"
         yield None, "quarantine" if severe else "warn", text
