@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from infra.settings import Settings
-from monitoring.history import History
+from monitoring.history import SET_ASIDE, History
 from monitoring.records import PromotionRecord, TrainingRecord, WindowRecord
 
 
@@ -16,10 +16,11 @@ def overview(history: History, settings: Settings) -> Iterator[Table | str]:
         match entry.record:
             case WindowRecord() as record:
                 outcome = record.drift.status.value if record.drift else record.outcome
+                outcome += f": {record.reason}" if record.outcome in SET_ASIDE else ""
                 rate = "" if record.alert_rate is None else f"{record.alert_rate:.3f}"
                 table.add_row(record.window.id, str(record.rows), outcome, rate, record.champion_version)
             case TrainingRecord() as record:
-                made = f"version {record.version}" if record.version else "failed"
+                made = f"version {record.version}" if record.version else f"failed: {record.error}"
                 table.add_row(f"  training, {record.world_size} ranks", str(record.rows), made)
             case PromotionRecord() as record:
                 gates = sum(gate.verdict.value == "pass" for gate in record.gates)

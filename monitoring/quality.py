@@ -184,7 +184,8 @@ def _constant_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]
         if reference.top_share ** len(present) >= window.limits.constant_chance:
             continue
         if bool((present == present.iloc[0]).all()):
-            text = f"the feature {name!r} is {present.iloc[0]!r} in every row, and varies in the reference"
+            value = present.tolist()[0]
+            text = f"the feature {name!r} is {value!r} in every row, and varies in the reference"
             yield name, "warn", text
 
 
