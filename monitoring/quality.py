@@ -184,7 +184,7 @@ def _constant_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]
         if reference.top_share ** len(present) >= window.limits.constant_chance:
             continue
         if bool((present == present.iloc[0]).all()):
-            value = present.tolist()[0]
+            value = present.iloc[:1].tolist()[0]
             text = f"the feature {name!r} is {value!r} in every row, and varies in the reference"
             yield name, "warn", text
 
