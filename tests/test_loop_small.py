@@ -16,7 +16,9 @@ from command import FLOODMARK, environment, floodmark, processes_of, status
 def write_day(source: Path, day: int) -> None:
     times = pd.date_range(f"2026-01-0{day}", periods=60, freq="h", tz="UTC")
     frame = pd.DataFrame({"at": times, "x": range(60), "y": [f"{value % 3}" for value in range(60)]})
-    frame.assign(x=frame["x"] * day).to_csv(source / f"day-{day}.csv", index=False)
+    hidden = source / f".day-{day}.csv"  # put in place whole, as the README asks
+    frame.assign(x=frame["x"] * day).to_csv(hidden, index=False)
+    hidden.rename(source / f"day-{day}.csv")
 
 
 def test_an_interrupt_ends_a_follower_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -31,13 +33,16 @@ def test_an_interrupt_ends_a_follower_and_leaves_nothing_behind(tmp_path: Path) 
         text=True,
         process_group=0,
     )
-    assert follower.stdout is not None
-    assert follower.stdout.readline().startswith("day-1  bootstrap")
-    write_day(source, 2)
-    assert follower.stdout.readline().startswith("day-2  bootstrap")
-    os.killpg(follower.pid, signal.SIGINT)  # as the terminal does
-    assert follower.wait(timeout=60) != 0
-    follower.stdout.close()
+    with follower:
+        try:
+            assert follower.stdout is not None
+            assert follower.stdout.readline().startswith("day-1  bootstrap")
+            write_day(source, 2)
+            assert follower.stdout.readline().startswith("day-2  bootstrap")
+            os.killpg(follower.pid, signal.SIGINT)  # as the terminal does
+            assert follower.wait(timeout=60) != 0
+        finally:
+            follower.kill()
     assert processes_of(home) == []
     assert len(status(home)["windows"]) == 2
 
