@@ -74,7 +74,8 @@ def run(
         try:
             progress.close(run_loop(settings, source, follow=follow, report=progress))
         finally:
-            flush()
+            if not flush():
+                typer.echo("warning: Prefect has not stored every event of this run", err=True)
     if progress.failed_trainings:
         raise typer.Exit(FAILED)
     if strict and progress.refusals:

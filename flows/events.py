@@ -1,24 +1,50 @@
 """Prefect events of a model. The payload carries ids, never data."""
 
-from prefect.events import emit_event
+import time
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.events import Event, emit_event
+from prefect.events.filters import EventFilter, EventIDFilter
 from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from infra.settings import Settings
 
-FLUSH_TIMEOUT_S = 10.0
+FLUSH_TIMEOUT_S = 30.0
+
+_LAST: list[Event] = []
 
 
 def emit(settings: Settings, event: str, **identifiers: str | None) -> None:
     """Emit one of the events of the outside interface for the configured model."""
-    emit_event(
+    emitted = emit_event(
         event=event,
         resource={"prefect.resource.id": f"floodmark.model.{settings.model}"},
         payload={key: value for key, value in identifiers.items() if value is not None},
     )
+    _LAST[:] = [emitted] if emitted else []
 
 
-def flush() -> None:
-    """Send what Prefect's workers still hold, before its server ends."""
+def flush() -> bool:
+    """Send what Prefect's workers still hold; return whether the last event is stored.
+
+    Events are stored in their order, some time after the server took them: it must not end before.
+    """
     for worker in (APILogWorker, EventsWorker):
         worker.drain_all(timeout=FLUSH_TIMEOUT_S)
+    deadline = time.monotonic() + FLUSH_TIMEOUT_S
+    try:
+        while _LAST and not _stored(_LAST[0]):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+    except httpx.HTTPError:  # the server is gone, which whoever needed it has said already
+        return False
+    return True
+
+
+def _stored(event: Event) -> bool:
+    with get_client(sync_client=True) as client:
+        page = client.read_events(EventFilter(id=EventIDFilter(id=[event.id])), limit=1)
+    return bool(page.events)

@@ -50,6 +50,7 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "1"},  # at once
             process_group=0,  # an interrupt from the terminal is ours; the server ends after us
         )
     os.environ[API_URL] = f"http://{address}/api"
