@@ -14,9 +14,9 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.contract import Profile, profile_of
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.profile import WindowProfile, profile_frame
 from monitoring.schema import with_columns
 from training import artifact
 from training.errors import InvalidWindowError
@@ -32,7 +32,7 @@ class Champion:
     scorer: Scorer
     request: TrainingRequest
     reference: pd.DataFrame
-    profile: Profile
+    profile: WindowProfile
 
     @property
     def schema(self) -> FeatureSchema:
@@ -92,7 +92,7 @@ class Installation:
             scorer=scorer,
             request=artifact.read_request(folder),
             reference=reference,
-            profile=profile_of(reference, scorer.schema),
+            profile=profile_frame(reference, scorer.schema, seed=self.settings.training.seed),
         )
 
 

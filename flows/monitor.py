@@ -14,12 +14,14 @@ from flows.installation import Champion, Installation, known_schema, open_instal
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
-from monitoring.contract import Profile
+from monitoring.contract import Finding
 from monitoring.drift import calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.past_windows import past_windows
 from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
+from monitoring.profile import WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.schema import infer_schema
@@ -35,17 +37,43 @@ def read_window(source: Source, window: Window, schema: FeatureSchema | None) ->
 
 @task(cache_policy=NO_CACHE)
 def check_contract(
-    frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, settings: Settings
+    profile: WindowProfile,
+    schema: FeatureSchema,
+    champion: Champion | None,
+    history: History,
+    window: Window,
+    settings: Settings,
 ) -> list[str]:
-    """Hold a window against the data contract; return the warnings.
+    """Hold a window's profile against the data contract; return the warnings.
 
     Raises:
         InvalidWindowError: The window is to be quarantined.
     """
-    findings = check_quality(frame, schema, profile, limits=settings.quality, now=datetime.now(UTC))
+    findings = findings_of(profile, schema, champion, history, window.id, settings)
     if reason := quarantine_reason(findings):
         raise InvalidWindowError(reason)
     return [finding.message for finding in findings]
+
+
+def findings_of(
+    profile: WindowProfile,
+    schema: FeatureSchema,
+    champion: Champion | None,
+    history: History,
+    window_id: str,
+    settings: Settings,
+) -> list[Finding]:
+    """Hold a window's profile against all that is known: champion, contract's file, earlier windows."""
+    learned_from = {window.id for window in champion.request.windows} if champion else None
+    return check_quality(
+        profile,
+        schema,
+        champion.profile if champion else None,
+        now=datetime.now(UTC),
+        limits=settings.quality,
+        stated=settings.stated_contract,
+        past=past_windows(history, window_id, learned_from),
+    )
 
 
 @task(cache_policy=NO_CACHE)
@@ -105,7 +133,8 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         frame = read_window(installation.source(source), window, schema)
         digest = refuse_repeated(frame, window, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
-        warnings += check_contract(frame, schema, champion.profile if champion else None, settings)
+        profile = profile_frame(frame, schema, seed=settings.training.seed)
+        warnings += check_contract(profile, schema, champion, history, window, settings)
         rows = clean_frame(frame, schema)
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
@@ -127,6 +156,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         reason="; ".join(warnings) or "valid",
         configuration=settings.reading,
         schema=schema,
+        times=profile.time.times if profile.time else None,
     )
     if champion is None or scores is None:
         return replace(record, decision=decide_first(record, history, settings))

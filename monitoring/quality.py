@@ -2,59 +2,114 @@
 
 Invalid data is never drift and never starts a retraining: a finding of severity "quarantine" sets
 the window aside, a "warn" is reported and the window goes on. Every check is one small function in
-`CHECKS`, and none of them raises, whatever the frame holds.
+`CHECKS` over profiles, limits and a time, and none of them raises, whatever the window holds.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import median
 
-import pandas as pd
+import numpy as np
 
 from monitoring.contract import (
+    CheckName,
+    Contract,
     Finding,
-    Inspection,
-    Profile,
     QualityLimits,
+    RuleSeverity,
     Severity,
-    duplicate_share,
-    inspect,
+    learn_contract,
 )
-from monitoring.frames import (
-    column_count,
-    described,
-    usable_labels,
-    value_kind,
-)
+from monitoring.event_times import parsed_times
+from monitoring.frames import float_values
+from monitoring.past_windows import PastWindows
+from monitoring.profile import ColumnProfile, WindowProfile
 from training.types import FeatureSchema
 
-Check = Callable[[Inspection], Iterator[tuple[str | None, Severity, str]]]
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breach:
+    """What a check found. A `mild` one, short of the check's bound, is a warning whatever the check's severity."""
+
+    column: str | None
+    message: str
+    observed: float | None = None
+    bound: float | None = None
+    mild: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What the checks read: `contract` is what holds, `stated` the part of it that stands in a file."""
+
+    window: WindowProfile
+    schema: FeatureSchema
+    reference: WindowProfile | None
+    contract: Contract
+    stated: Contract
+    past: PastWindows
+    limits: QualityLimits
+    now: datetime
+
+    def sound(self) -> Iterator[tuple[str, ColumnProfile]]:
+        """Return the window's features that hold what the schema says, or nothing."""
+        return ((name, column) for name, column in self.window.columns.items() if not column.held)
+
+
+Check = Callable[[Inspection], Iterator[Breach]]
 
 
 def check_quality(
-    frame: pd.DataFrame,
+    window: WindowProfile,
     schema: FeatureSchema,
-    profile: Profile | None,
+    reference: WindowProfile | None,
     *,
     now: datetime,
     limits: QualityLimits | None = None,
+    stated: Contract | None = None,
+    past: PastWindows | None = None,
 ) -> list[Finding]:
     """Hold one window against the contract. Raises nothing, whatever the columns hold.
 
     Args:
-        frame: The raw rows; columns in any order.
+        window: The profile of the raw rows.
         schema: The champion's schema.
-        profile: Facts about the champion's reference; None while there is no champion.
+        reference: The profile of the champion's reference; None while there is no champion.
         now: The aware time that event times must not lie far beyond.
         limits: The bounds; None for the defaults.
+        stated: What a contract's file says, over what is learned from the reference.
+        past: Earlier windows; None where nothing is known of any.
 
     Returns:
         All findings, in the order of `CHECKS`. Empty means that the window is sound.
     """
-    window = inspect(frame, schema, profile, now, limits or QualityLimits())
+    limits, stated = limits or QualityLimits(), stated or Contract()
+    contract = learn_contract(reference, schema, limits).overridden_by(stated)
+    inspection = Inspection(
+        window=window,
+        schema=schema,
+        reference=reference,
+        contract=contract,
+        stated=stated,
+        past=past or PastWindows(),
+        limits=limits,
+        now=now,
+    )
     return [
-        Finding(check=name, column=column, severity=severity, message=message)
-        for name, check in CHECKS.items()
-        for column, severity, message in check(window)
+        Finding(
+            check=name,
+            column=breach.column,
+            severity=severity,
+            message=breach.message,
+            observed=breach.observed,
+            bound=breach.bound,
+        )
+        for name, (check, default) in CHECKS.items()
+        for breach in check(inspection)
+        if (severity := _severity(contract, name, breach, default)) is not None
     ]
 
 
@@ -69,88 +124,90 @@ def quarantine_reason(findings: list[Finding]) -> str | None:
     return "; ".join(finding.message for finding in severe) or None
 
 
-def _no_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
-    if not len(window.frame):
-        yield None, "quarantine", "the window has no rows"
+def _severity(contract: Contract, check: CheckName, breach: Breach, default: RuleSeverity) -> Severity | None:
+    severity = contract.severity(check, breach.column, default)
+    if severity == "off":
+        return None
+    return "warn" if breach.mild else severity
 
 
-def _missing_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    for name in window.schema.names():
-        if name not in window.frame.columns:
-            yield name, "quarantine", f"the feature {name!r} is missing from the window"
+def _no_rows(item: Inspection) -> Iterator[Breach]:
+    if not item.window.rows:
+        yield Breach(column=None, message="the window has no rows", observed=0, bound=1)
 
 
-def _repeated_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    for name in [*window.schema.names(), window.schema.time_column, window.schema.label_column]:
-        count = column_count(window.frame, name)
-        if name is not None and count > 1:
-            yield name, "quarantine", f"the column {name!r} stands in the window {count} times, not once"
+def _missing_columns(item: Inspection) -> Iterator[Breach]:
+    for name in item.schema.names():
+        if name not in item.window.names:
+            yield Breach(column=name, message=f"the feature {name!r} is missing from the window")
 
 
-def _retyped_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    for column in window.schema.features:
-        if column.name in window.kinds and column.name not in window.missing:
-            held = described(window.frame[column.name])
-            text = f"the feature {column.name!r} is {column.kind} in the schema but holds {held}"
-            yield column.name, "quarantine", text
+def _repeated_columns(item: Inspection) -> Iterator[Breach]:
+    for name in [*item.schema.names(), item.schema.time_column, item.schema.label_column]:
+        count = item.window.names.count(name) if name is not None else 0
+        if count > 1:
+            text = f"the column {name!r} stands in the window {count} times, not once"
+            yield Breach(column=name, message=text, observed=count, bound=1)
 
 
-def _event_times(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    name = window.schema.time_column
-    if name is None or not len(window.frame):
+def _retyped_columns(item: Inspection) -> Iterator[Breach]:
+    for column in item.schema.features:
+        profile = item.window.columns.get(column.name)
+        if profile is not None and profile.held:
+            text = f"the feature {column.name!r} is {column.kind} in the schema but holds {profile.held}"
+            yield Breach(column=column.name, message=text)
+
+
+def _event_times(item: Inspection) -> Iterator[Breach]:
+    name, time = item.schema.time_column, item.window.time
+    if name is None or not item.window.rows:
         return
-    if name not in window.once:
-        if name not in window.frame.columns:
-            yield name, "quarantine", f"the time column {name!r} is missing from the window"
-        return
-    times = _parsed_times(window.frame[name])
-    unreadable = int(times.isna().sum())
-    if unreadable:
+    if name not in item.window.names:
+        yield Breach(column=name, message=f"the time column {name!r} is missing from the window")
+    elif time is not None and time.unreadable:
         text = (
-            f"the time column {name!r} is null or no ISO 8601 time in {unreadable} of {len(times)} rows; "
-            f"it holds {described(window.frame[name][times.isna()])}"
+            f"the time column {name!r} is null or no ISO 8601 time in {time.unreadable} of {item.window.rows} "
+            f"rows; it holds {time.held}"
         )
-        yield name, "quarantine", text
-    latest_allowed = window.now + timedelta(days=window.limits.future_tolerance_days)
-    ahead = int((times > latest_allowed).sum())
-    if ahead:
-        text = (
-            f"{ahead} of {len(times)} event times lie beyond {latest_allowed.isoformat()}, "
-            f"up to {times.max().isoformat()}"
-        )
-        yield name, "warn", text
+        yield Breach(column=name, message=text, observed=time.unreadable / item.window.rows, bound=0)
 
 
-def _all_missing(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    expected = {name for name, reference in window.referenced() if reference.missing_rate >= 1}
-    for name in window.missing:
-        if window.kinds[name] == "empty" and name not in expected:
-            yield name, "quarantine", f"the feature {name!r} has no value in {len(window.frame)} rows"
+def _all_missing(item: Inspection) -> Iterator[Breach]:
+    for name, profile in item.sound():
+        if profile.kind == "empty" and item.contract.rules(name).missing_rate != 1:
+            text = f"the feature {name!r} has no value in {item.window.rows} rows"
+            yield Breach(column=name, message=text, observed=1)
 
 
-def _infinite_values(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    bound = window.limits.infinite_share_quarantine
-    for name, share in window.infinite.items():
-        if share > 0:
+def _infinite_values(item: Inspection) -> Iterator[Breach]:
+    bound = item.limits.infinite_share_quarantine
+    for name, profile in item.sound():
+        if profile.infinite:
+            share = profile.infinite / item.window.rows
             # Where every present value is infinite nothing is left to score, however few they are.
-            severe = share > bound or window.missing[name] >= 1
+            mild = share <= bound and item.window.missing_rate(name) < 1
             text = f"the feature {name!r} is infinite in {share:.2%} of the rows; at most {bound:.0%} may be"
-            yield name, "quarantine" if severe else "warn", text
+            yield Breach(column=name, message=text, observed=share, bound=bound, mild=mild)
 
 
-def _missing_rates(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    limits = window.limits
-    for name, reference in window.referenced():
-        rate, before = window.missing[name], reference.missing_rate
-        if rate - before > limits.missing_rise_warn and rate < 1:  # 1 is for the checks above
-            severe = rate - before > limits.missing_rise_quarantine
-            text = (
-                f"the feature {name!r} is missing in {rate:.1%} of the rows, in the reference in {before:.1%}"
-            )
-            yield name, "quarantine" if severe else "warn", text
+def _missing_rates(item: Inspection) -> Iterator[Breach]:
+    limits = item.limits
+    for name, profile in item.sound():
+        rules, rate = item.contract.rules(name), item.window.missing_rate(name)
+        if profile.kind == "empty" or not rate > 0:  # nothing but missing values is for the checks above
+            continue
+        if rules.nullable is False:
+            text = f"the feature {name!r} is missing in {rate:.2%} of the rows; the contract allows none"
+            yield Breach(column=name, message=text, observed=rate, bound=0)
+        elif rules.missing_rate is not None and rate < 1 and rate - rules.missing_rate > limits.missing_rise_warn:
+            before = rules.missing_rate
+            bound = before + limits.missing_rise_quarantine
+            text = f"the feature {name!r} is missing in {rate:.1%} of the rows, in the reference in {before:.1%}"
+            mild = rate - before <= limits.missing_rise_quarantine
+            yield Breach(column=name, message=text, observed=rate, bound=bound, mild=mild)
 
 
-def _duplicated_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
+def _duplicated_rows(item: Inspection) -> Iterator[Breach]:
     """Judge the share of rows that repeat an earlier one in *all* columns, time and unknown ones included.
 
     An ignored row number is enough to tell two measurements apart, so nothing is left out. The reference
@@ -159,87 +216,220 @@ def _duplicated_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]
     reference and bears no time, as repetition grows with length where values are few, nor without a
     reference: only a warning.
     """
-    profile = window.profile
-    share, natural = duplicate_share(window.frame), profile.duplicate_share if profile is not None else 0.0
+    reference, share = item.reference, item.window.repeated_share
+    natural = reference.repeated_share if reference is not None else 0.0
     if share > natural:
-        timed = window.schema.time_column is not None
-        bounded = timed or (profile is not None and len(window.frame) <= profile.rows)
-        severe = bounded and share - natural > window.limits.duplicate_rise_quarantine
+        timed = item.schema.time_column is not None
+        bounded = timed or (reference is not None and item.window.rows <= reference.rows)
+        mild = not bounded or share - natural <= item.limits.duplicate_rise_quarantine
         text = f"{share:.1%} of the rows repeat an earlier one in all columns, in the reference {natural:.1%}"
-        yield None, "quarantine" if severe else "warn", text
+        bound = natural + item.limits.duplicate_rise_quarantine
+        yield Breach(column=None, message=text, observed=share, bound=bound, mild=mild)
 
 
-def _few_rows(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
-    rows, least = len(window.frame), window.limits.min_rows
+def _few_rows(item: Inspection) -> Iterator[Breach]:
+    rows, least = item.window.rows, item.contract.min_rows or item.limits.min_rows
     if 0 < rows < least:
-        yield None, "warn", f"the window has {rows} rows; fewer than {least} say little"
+        text = f"the window has {rows} rows; fewer than {least} say little"
+        yield Breach(column=None, message=text, observed=rows, bound=least)
 
 
-def _constant_columns(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    for name, reference in window.referenced():
-        if not window.missing[name] < 1:
-            continue
-        present = window.frame[name].dropna()
-        # A rare event is absent from most windows: only a constant that sampling would hardly give counts.
-        if reference.top_share ** len(present) >= window.limits.constant_chance:
-            continue
-        if bool((present == present.iloc[0]).all()):
-            value = present.iloc[:1].tolist()[0]
-            text = f"the feature {name!r} is {value!r} in every row, and varies in the reference"
-            yield name, "warn", text
-
-
-def _label_values(window: Inspection) -> Iterator[tuple[str, Severity, str]]:
-    name = window.schema.label_column
-    if name is None or not len(window.frame):
+def _row_count(item: Inspection) -> Iterator[Breach]:
+    rows, factor = item.window.rows, item.limits.row_count_factor
+    if not rows or not item.past.rows:
         return
-    if name not in window.frame.columns:
-        yield name, "warn", f"the label column {name!r} is missing from the window"
-    elif name not in window.once or value_kind(window.frame[name]) == "empty":
-        return  # repeated columns are reported elsewhere, and unlabelled windows are the rule
-    elif usable_labels(window.frame, window.schema) is None:
-        held = described(window.frame[name])
+    usual = median(item.past.rows)
+    bound = usual / factor if rows < usual else usual * factor
+    if not usual / factor <= rows <= usual * factor:
+        text = f"the window has {rows} rows; the windows of the reference have {usual:.0f}"
+        yield Breach(column=None, message=text, observed=rows, bound=bound)
+
+
+def _ranges(item: Inspection) -> Iterator[Breach]:
+    for name, profile in item.sound():
+        bounds = item.contract.rules(name).range
+        if bounds is None or profile.low is None or profile.high is None:
+            continue
+        low, high = bounds
+        if low <= profile.low and profile.high <= high:
+            continue
+        numbers = float_values(item.window.sample[name])
+        share = float((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).mean())
+        furthest = profile.high if profile.high > high else profile.low
+        text = (
+            f"the feature {name!r} lies outside of {low:.6g} to {high:.6g} in {_percent(share, item)} of the rows, "
+            f"as far as {furthest:.6g}"
+        )
+        bound, stated = item.limits.range_share, item.stated.rules(name).range is not None
+        far = 0.0 if stated else item.limits.range_far * (high / 2 - low / 2) * 2
+        if share > bound or profile.low < low - far or profile.high > high + far:
+            yield Breach(column=name, message=text, observed=share, bound=bound, mild=share <= bound)
+
+
+def _unseen_categories(item: Inspection) -> Iterator[Breach]:
+    """Report categories that the contract does not know, beyond what a reference of this size misses.
+
+    A reference does not hold every category there is: its share of categories that occur once estimates
+    the chance that the next row brings a new one (Good, The population frequencies of species, Biometrika
+    40, 1953). A list that stands in a file is complete.
+    """
+    for name, profile in item.sound():
+        known = item.contract.rules(name).categories
+        if known is None or not profile.categories:
+            continue
+        unseen = {text: count for text, count in profile.categories.items() if text not in set(known)}
+        share = sum(unseen.values()) / item.window.rows
+        bound = 0.0
+        if item.stated.rules(name).categories is None and item.reference is not None:
+            once = sum(count == 1 for count in item.reference.columns[name].categories.values())
+            bound = item.limits.unseen_share + once / item.reference.rows
+        if share > bound:
+            examples = ", ".join(repr(text)[:40] for text in sorted(unseen, key=unseen.__getitem__)[: -SHOWN - 1 : -1])
+            text = f"the feature {name!r} holds {len(unseen)} unseen categories in {share:.2%} of the rows: {examples}"
+            yield Breach(column=name, message=text, observed=share, bound=bound)
+
+
+def _constant_columns(item: Inspection) -> Iterator[Breach]:
+    for name, profile in item.sound():
+        before = item.reference.columns.get(name) if item.reference is not None else None
+        if before is None or profile.constant is None:
+            continue
+        present = item.window.rows - profile.missing
+        # A rare event is absent from most windows: only a constant that sampling would hardly give counts.
+        chance = before.top_share**present
+        if chance < item.limits.constant_chance:
+            text = f"the feature {name!r} is {profile.constant!r} in every row, and varies in the reference"
+            yield Breach(column=name, message=text, observed=chance, bound=item.limits.constant_chance)
+
+
+def _time_gaps(item: Inspection) -> Iterator[Breach]:
+    time, factor = item.window.time, item.limits.gap_factor
+    if time is None or time.times is None or not item.past.gaps_seconds:
+        return
+    usual, gap = median(item.past.gaps_seconds), time.times.largest_gap_seconds
+    if gap > factor * usual > 0 and time.gap_from is not None:
+        text = (
+            f"no event for {gap:.6g} s after {time.gap_from.isoformat()}; the largest gap in the windows of the "
+            f"reference is {usual:.6g} s"
+        )
+        yield Breach(column=item.schema.time_column, message=text, observed=gap, bound=factor * usual)
+
+
+def _late_rows(item: Inspection) -> Iterator[Breach]:
+    """Report rows that are older than the end of the windows before this one.
+
+    A window is before this one if it ends no later: so a repaired window that is taken again is not late
+    as a whole, and a time in the future that an earlier window held makes no later window late.
+    """
+    time = item.window.time
+    if time is None or time.times is None:
+        return
+    before = [end for end in item.past.ends if end <= time.times.latest]
+    if not before:
+        return
+    bound = max(before) - timedelta(days=item.limits.late_tolerance_days)
+    if time.times.earliest < bound:
+        share = _share_of_times(item, lambda times: times < bound)
+        text = (
+            f"{_percent(share, item)} of the rows are older than {bound.isoformat()}, from "
+            f"{time.times.earliest.isoformat()} on; the windows before end {max(before).isoformat()}"
+        )
+        yield Breach(column=item.schema.time_column, message=text, observed=share, bound=0)
+
+
+def _future_rows(item: Inspection) -> Iterator[Breach]:
+    time = item.window.time
+    if time is None or time.times is None:
+        return
+    bound = item.now + timedelta(days=item.limits.future_tolerance_days)
+    if time.times.latest > bound:
+        share = _share_of_times(item, lambda times: times > bound)
+        text = (
+            f"{_percent(share, item)} of the event times lie beyond {bound.isoformat()}, up to "
+            f"{time.times.latest.isoformat()}"
+        )
+        yield Breach(column=item.schema.time_column, message=text, observed=share, bound=0)
+
+
+def _mixed_offsets(item: Inspection) -> Iterator[Breach]:
+    time, name = item.window.time, item.schema.time_column
+    if time is not None and len(time.offsets) > 1:
+        text = f"the times in {name!r} are written in several UTC offsets: {', '.join(time.offsets)}"
+        yield Breach(column=name, message=text, observed=len(time.offsets), bound=1)
+
+
+def _label_values(item: Inspection) -> Iterator[Breach]:
+    name, held = item.schema.label_column, item.window.label_held
+    if name is None or not item.window.rows:
+        return
+    if name not in item.window.names:
+        yield Breach(column=name, message=f"the label column {name!r} is missing from the window")
+    elif held:
         text = (
             f"the labels in {name!r} are not used: 0, 1, true, false and missing are labels; it holds {held}"
         )
-        yield name, "warn", text
+        yield Breach(column=name, message=text)
 
 
-def _extra_columns(window: Inspection) -> Iterator[tuple[None, Severity, str]]:
-    schema = window.schema
+def _extra_columns(item: Inspection) -> Iterator[Breach]:
+    schema = item.schema
     known = {*schema.names(), schema.time_column, schema.label_column, *schema.ignored}
-    extra = sorted({str(name) for name in window.frame.columns if name not in known})
-    if extra:
-        yield (
-            None,
-            "warn",
-            f"{len(extra)} columns are not in the schema and are ignored: {', '.join(extra[:5])}",
-        )
+    if extra := sorted(set(item.window.names) - known):
+        shown = ", ".join(extra[:SHOWN])
+        text = f"{len(extra)} columns are not in the schema and are ignored: {shown}"
+        yield Breach(column=None, message=text, observed=len(extra), bound=0)
 
 
-CHECKS: dict[str, Check] = {
-    "no_rows": _no_rows,
-    "missing_columns": _missing_columns,
-    "repeated_columns": _repeated_columns,
-    "retyped_columns": _retyped_columns,
-    "event_times": _event_times,
-    "all_missing": _all_missing,
-    "infinite_values": _infinite_values,
-    "missing_rates": _missing_rates,
-    "duplicated_rows": _duplicated_rows,
-    "few_rows": _few_rows,
-    "constant_columns": _constant_columns,
-    "label_values": _label_values,
-    "extra_columns": _extra_columns,
+def _unknown_rules(item: Inspection) -> Iterator[Breach]:
+    """Report rules of a file that hold for no column of this model."""
+    schema = item.schema
+    kinds = {column.name: column.kind for column in schema.features}
+    for name, rules in item.stated.columns.items():
+        if name not in {*kinds, schema.time_column, schema.label_column}:
+            yield Breach(column=name, message=f"the contract's file has rules for {name!r}, which is no feature")
+            continue
+        told = {"numeric": rules.range, "categorical": rules.categories}
+        meant = {rules.kind, *(kind for kind, rule in told.items() if rule is not None)} - {None}
+        if wrong := meant - {kinds.get(name)}:
+            learned = f"{kinds[name]} in the schema" if name in kinds else "no feature"
+            text = f"the contract's file has rules for {name!r} as {wrong.pop()}; it is {learned}"
+            yield Breach(column=name, message=text)
+
+
+CHECKS: dict[CheckName, tuple[Check, RuleSeverity]] = {
+    "no_rows": (_no_rows, "quarantine"),
+    "missing_columns": (_missing_columns, "quarantine"),
+    "repeated_columns": (_repeated_columns, "quarantine"),
+    "retyped_columns": (_retyped_columns, "quarantine"),
+    "event_times": (_event_times, "quarantine"),
+    "all_missing": (_all_missing, "quarantine"),
+    "infinite_values": (_infinite_values, "quarantine"),
+    "missing_rates": (_missing_rates, "quarantine"),
+    "duplicated_rows": (_duplicated_rows, "quarantine"),
+    "few_rows": (_few_rows, "warn"),
+    "row_count": (_row_count, "warn"),
+    "ranges": (_ranges, "warn"),
+    "unseen_categories": (_unseen_categories, "warn"),
+    "constant_columns": (_constant_columns, "warn"),
+    "time_gaps": (_time_gaps, "warn"),
+    "late_rows": (_late_rows, "warn"),
+    "future_rows": (_future_rows, "warn"),
+    "mixed_offsets": (_mixed_offsets, "warn"),
+    "label_values": (_label_values, "warn"),
+    "extra_columns": (_extra_columns, "warn"),
+    "unknown_rules": (_unknown_rules, "warn"),
 }
-"""Every check, those that spoil most of a window first. A new check is a function and a line here."""
+"""Every check with its severity, those that spoil most of a window first: a function and a line here each."""
 
 
-def _parsed_times(values: pd.Series) -> pd.Series:
-    """Read event times in UTC, NaT where unreadable. Numbers are: nothing says what unit they count."""
-    kind = value_kind(values)
-    if kind not in {"timestamps", "categorical"}:
-        return pd.Series(pd.NaT, index=values.index, dtype="datetime64[ns, UTC]")
-    if kind == "categorical":
-        values = values.astype(object)
-    return pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True)
+def _share_of_times(item: Inspection, beyond: Callable[..., object]) -> float:
+    """Share of the sampled rows whose time lies beyond a bound."""
+    times = parsed_times(item.window.sample[item.schema.time_column])
+    return float(np.mean(beyond(times)))  # type: ignore[arg-type] # a Series of booleans
+
+
+def _percent(share: float, item: Inspection) -> str:
+    """Show a share of the sample, which may have missed what the whole window holds."""
+    least = 1 / max(len(item.window.sample), 1)
+    about = "about " if len(item.window.sample) < item.window.rows else ""
+    return f"{about}{share:.2%}" if share else f"less than {least:.2%}"
