@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ import pyarrow.parquet as pq
 from training.errors import InvalidWindowError
 
 ROWS_PER_BATCH = 65_536
+BOUNDED = {"pre_buffer": False, "buffer_size": 1 << 20}
+"""Options of `ParquetFile`: by default it holds the bytes of the whole file while its batches are read."""
+
 _UNNAMED = re.compile(r"__index_level_\d+__")  # pandas' row numbers, no data
 
 
@@ -25,11 +29,19 @@ class ParquetWindow:
     names: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in their order.
+        """Yield all rows in their order, reading the next batch while the caller works on one.
 
         Raises:
             InvalidWindowError: A file is damaged.
         """
+        reading = self._read()
+        with ThreadPoolExecutor(1) as reader:
+            following = reader.submit(next, reading, None)
+            while (batch := following.result()) is not None:
+                following = reader.submit(next, reading, None)
+                yield batch
+
+    def _read(self) -> Iterator[pa.RecordBatch]:
         for path in self.paths:
             with _open(path) as file:
                 try:
@@ -58,7 +70,7 @@ def open_parquet(paths: Sequence[Path]) -> ParquetWindow:
 
 def _open(path: Path) -> Any:  # noqa: ANN401 - pyarrow has no types
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, **BOUNDED)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
 

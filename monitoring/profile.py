@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from monitoring.distances import sampled_positions
 from monitoring.event_times import TimeProfile, TimeProfiler
 from monitoring.frames import ValueKind, described, float_values, value_kind
-from monitoring.row_hashes import Hashes, RepeatedRows, number_words, row_hashes, text_words
+from monitoring.row_hashes import RepeatedRows, RowHasher, Words, number_words, text_words
 from training.errors import InvalidWindowError
 from training.types import Column, FeatureSchema
 
@@ -119,7 +119,7 @@ class Profiler:
         self.time = TimeProfiler()
         self.label_held = ""
         self.positions = sampled_positions(rows, seed=seed)
-        self.samples: list[pd.DataFrame] = []
+        self.sample: dict[str, list[Numbers | pd.Series]] = {}
 
     def add(self, batch: Batch) -> None:
         """Take more rows. Nothing that the columns hold raises."""
@@ -132,11 +132,11 @@ class Profiler:
         if not rows:
             return
         features = {column.name: column for column in self.schema.features}
-        words, sample = [], {}
+        hasher = RowHasher(rows)
         # By name, so that the order of the columns is of no account.
         for name, position in sorted(zip(names, range(len(names)), strict=True)):
             values = _Values(_column(batch, position))
-            words.append(values.words)
+            hasher.add(values.words)
             if names.count(name) > 1:
                 continue
             if name in features:
@@ -147,14 +147,14 @@ class Profiler:
             if name == self.schema.label_column:
                 self.label_held = self.label_held or _held_beside_labels(values)
             if name in features or name == self.schema.time_column:
-                sample[name] = values.taken(drawn)
-        self.repeated.add(row_hashes(words, rows))
-        if len(drawn):
-            self.samples.append(pd.DataFrame(sample))
+                parts = self.sample.setdefault(name, [])
+                if len(drawn) or not parts:
+                    parts.append(values.taken(drawn))
+        self.repeated.add(hasher.finish())
 
     def finish(self) -> WindowProfile:
         """Return the profile of all rows taken."""
-        sample = pd.concat(self.samples, ignore_index=True) if self.samples else pd.DataFrame()
+        sample = pd.DataFrame({name: _joined(parts) for name, parts in self.sample.items()})
         timed = self.schema.time_column is not None and self.names.count(self.schema.time_column) == 1
         return WindowProfile(
             rows=self.rows,
@@ -206,7 +206,7 @@ class _Values:
         return codes.astype(np.int64), np.asarray(texts, dtype=object)
 
     @cached_property
-    def words(self) -> Hashes:
+    def words(self) -> Words:
         """One word per row, equal where the values are."""
         if self.numbers is not None:
             return number_words(self.numbers)
@@ -221,11 +221,18 @@ class _Values:
         codes, texts = pd.factorize(self.series.astype(object).map(repr))
         return text_words(codes.astype(np.int64), np.asarray(texts, dtype=object))
 
-    def taken(self, rows: npt.NDArray[np.int64]) -> pd.Series:
-        """Return some rows as a Series with positions for its index."""
-        if self.numbers is not None:
-            return pd.Series(self.numbers[rows])
-        return self.series.iloc[rows].reset_index(drop=True)
+    def taken(self, rows: npt.NDArray[np.int64]) -> Numbers | pd.Series:
+        """Return some rows."""
+        return self.numbers[rows] if self.numbers is not None else self.series.iloc[rows]
+
+
+def _joined(parts: list[Numbers | pd.Series]) -> pd.Series:
+    """Return the sampled rows of one column."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts):
+        return pd.Series(np.concatenate(arrays))
+    filled = [pd.Series(part) for part in parts if len(part)] or [pd.Series(parts[0])]
+    return pd.concat(filled, ignore_index=True)
 
 
 def _column(batch: Batch, position: int) -> Numbers | pd.Series:

@@ -7,42 +7,52 @@ import numpy.typing as npt
 import pandas as pd
 
 Hashes = npt.NDArray[np.uint64]
+Words = npt.NDArray[np.unsignedinteger]
 
 HASH_CAP = 1 << 18
 """Distinct rows that are remembered; up to as many the share of repeated rows is exact."""
 
+_WORD_BYTES = 8
 _SHIFT = np.uint64(32)
 _GOLDEN = 0x9E3779B97F4A7C15
 _MISSING = np.uint64(0x5851F42D4C957F2D)
 
 
-def row_hashes(columns: list[Hashes], rows: int) -> Hashes:
-    """Combine one 64-bit word per column into one hash per row (rows,).
+class RowHasher:
+    """Combines one word per column into one 64-bit hash per row, column by column.
 
     A multilinear hash over folded words: every column has an odd factor of its own, so that rows which
     differ in one column never collide, and the high half is folded into the low one first, as the low
     bits of round numbers are all zero.
     """
-    hashes = np.zeros(rows, dtype=np.uint64)
-    folded = np.empty(rows, dtype=np.uint64)
-    for position, words in enumerate(columns):
-        factor = np.uint64(_mixed(position + 1) | 1)
-        np.right_shift(words, _SHIFT, out=folded)
-        np.bitwise_xor(folded, words, out=folded)
-        np.multiply(folded, factor, out=folded)
-        np.add(hashes, folded, out=hashes)
-    hashes ^= hashes >> _SHIFT
-    hashes *= np.uint64(_GOLDEN)
-    return hashes
+
+    def __init__(self, rows: int) -> None:
+        self.columns = 0
+        self.hashes = np.zeros(rows, dtype=np.uint64)
+        self.scratch = np.empty(rows, dtype=np.uint64)
+
+    def add(self, words: Words) -> None:
+        """Take the words of the next column (rows,)."""
+        self.columns += 1
+        if words.dtype.itemsize < _WORD_BYTES:
+            np.copyto(self.scratch, words)
+        else:
+            np.right_shift(words, _SHIFT, out=self.scratch)
+            np.bitwise_xor(self.scratch, words, out=self.scratch)
+        np.multiply(self.scratch, np.uint64(_mixed(self.columns) | 1), out=self.scratch)
+        np.add(self.hashes, self.scratch, out=self.hashes)
+
+    def finish(self) -> Hashes:
+        """Return the hashes of the rows, evenly spread (rows,)."""
+        hashes = (self.hashes ^ self.hashes >> _SHIFT) * np.uint64(_GOLDEN)
+        return hashes
 
 
-def number_words(values: npt.NDArray[np.generic]) -> Hashes:
-    """Return the bits of numbers as 64-bit words; equal numbers of one dtype have equal words."""
-    if values.dtype.itemsize == 8:  # noqa: PLR2004 - bytes of a word
-        return np.ascontiguousarray(values).view(np.uint64)
-    if values.dtype.kind == "f":
-        return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}").astype(np.uint64)
-    return values.astype(np.int64).view(np.uint64)
+def number_words(values: npt.NDArray[np.generic]) -> Words:
+    """Return the bits of numbers as unsigned words; equal numbers of one dtype have equal words."""
+    if values.dtype.kind == "b":
+        values = values.astype(np.uint8)
+    return np.ascontiguousarray(values).view(f"u{values.dtype.itemsize}")
 
 
 def text_words(codes: npt.NDArray[np.int64], texts: npt.NDArray[np.object_]) -> Hashes:
@@ -84,11 +94,14 @@ class RepeatedRows:
         return 1 - len(self.kept) / rows if rows else 0.0
 
     def _settle(self) -> None:
-        hashes = np.concatenate([self.kept, *self.pending])
-        weights = np.concatenate([self.counts, np.ones(len(hashes) - len(self.kept), dtype=np.int64)])
+        if not self.pending:
+            return
+        fresh = np.sort(np.concatenate(self.pending))  # far quicker than to sort positions, as `unique` does
         self.pending.clear()
-        self.kept, inverse = np.unique(hashes, return_inverse=True)
-        self.counts = np.bincount(inverse, weights, minlength=len(self.kept)).astype(np.int64)
+        hashes, counts = _grouped(fresh, np.ones(len(fresh), dtype=np.int64))
+        hashes, counts = np.concatenate([self.kept, hashes]), np.concatenate([self.counts, counts])
+        order = np.argsort(hashes, kind="stable")  # a merge of two sorted runs
+        self.kept, self.counts = _grouped(hashes[order], counts[order])
         while len(self.kept) > self.cap:
             self.level += 1
             sampled = self._sampled(self.kept)
@@ -97,6 +110,14 @@ class RepeatedRows:
     def _sampled(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
         below: npt.NDArray[np.bool_] = hashes >> np.uint64(64 - self.level) == 0
         return below
+
+
+def _grouped(
+    hashes: Hashes, counts: npt.NDArray[np.int64]
+) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    """Return sorted hashes once each, with the sums of their counts."""
+    first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
+    return hashes[first], np.add.reduceat(counts, first) if len(first) else counts[:0]
 
 
 def _mixed(number: int) -> int:
