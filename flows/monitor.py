@@ -14,7 +14,6 @@ from flows.installation import Champion, Installation, known_schema, open_instal
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
-from monitoring.contract import Finding
 from monitoring.drift import calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
@@ -22,7 +21,7 @@ from monitoring.history import History
 from monitoring.past_windows import past_windows
 from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
 from monitoring.profile import WindowProfile, profile_frame
-from monitoring.quality import check_quality, quarantine_reason
+from monitoring.quality import Terms, check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError
@@ -36,40 +35,26 @@ def read_window(source: Source, window: Window, schema: FeatureSchema | None) ->
 
 
 @task(cache_policy=NO_CACHE)
-def check_contract(
-    profile: WindowProfile,
-    schema: FeatureSchema,
-    champion: Champion | None,
-    history: History,
-    window: Window,
-    settings: Settings,
-) -> list[str]:
+def check_contract(profile: WindowProfile, terms: Terms) -> list[str]:
     """Hold a window's profile against the data contract; return the warnings.
 
     Raises:
         InvalidWindowError: The window is to be quarantined.
     """
-    findings = findings_of(profile, schema, champion, history, window.id, settings)
+    findings = check_quality(profile, terms, now=datetime.now(UTC))
     if reason := quarantine_reason(findings):
         raise InvalidWindowError(reason)
     return [finding.message for finding in findings]
 
 
-def findings_of(
-    profile: WindowProfile,
-    schema: FeatureSchema,
-    champion: Champion | None,
-    history: History,
-    window_id: str,
-    settings: Settings,
-) -> list[Finding]:
-    """Hold a window's profile against all that is known: champion, contract's file, earlier windows."""
+def contract_terms(
+    champion: Champion | None, schema: FeatureSchema, history: History, window_id: str, settings: Settings
+) -> Terms:
+    """Gather what a window is held against: champion, contract's file, earlier windows."""
     learned_from = {window.id for window in champion.request.windows} if champion else None
-    return check_quality(
-        profile,
-        schema,
-        champion.profile if champion else None,
-        now=datetime.now(UTC),
+    return Terms(
+        schema=schema,
+        reference=champion.profile if champion else None,
         limits=settings.quality,
         stated=settings.stated_contract,
         past=past_windows(history, window_id, learned_from),
@@ -134,7 +119,8 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         digest = refuse_repeated(frame, window, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
         profile = profile_frame(frame, schema, seed=settings.training.seed)
-        warnings += check_contract(profile, schema, champion, history, window, settings)
+        terms = contract_terms(champion, schema, history, window.id, settings)
+        warnings += check_contract(profile, terms)
         rows = clean_frame(frame, schema)
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:

@@ -6,7 +6,7 @@ booleans and nothing is a date, as in YAML 1.2, so that `off` is a severity and 
 
 import dataclasses
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -75,7 +75,9 @@ def read_contract(path: Path) -> Contract:
         ) from error
 
 
-def render_contract(contract: Contract, *, model: str, version: str, severities: dict[CheckName, str]) -> str:
+def render_contract(
+    contract: Contract, *, model: str, version: str, severities: Mapping[CheckName, RuleSeverity]
+) -> str:
     """Return a contract as the text of a file, with the severity of every check."""
     content: dict[str, object] = {
         "format_version": contract.format_version,

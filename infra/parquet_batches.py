@@ -58,7 +58,9 @@ def open_parquet(paths: Sequence[Path]) -> ParquetWindow:
     """
     with ExitStack() as stack:
         files = [stack.enter_context(_open(path)) for path in paths]
-        columns = [[name for name in file.schema_arrow.names if not _UNNAMED.fullmatch(name)] for file in files]
+        columns = [
+            [name for name in file.schema_arrow.names if not _UNNAMED.fullmatch(name)] for file in files
+        ]
         for path, names in zip(paths, columns, strict=True):
             if sorted(names) != sorted(columns[0]):
                 differing = sorted(set(names) ^ set(columns[0])) or sorted(names)

@@ -46,7 +46,7 @@ FURTHEST = sys.float_info.max
 class Finding:
     """One broken rule, as a sentence with the numbers; `column` is None when it concerns the window."""
 
-    check: CheckName
+    check: CheckName | Literal["unreadable"]
     column: str | None
     severity: Severity
     message: str
@@ -71,11 +71,12 @@ class QualityLimits:
             excursion is reported.
         unseen_share: Share of rows with unseen categories, above what the reference lets expect, from
             which on they are reported.
-        row_count_factor: A window of fewer or more rows than the reference's windows by this factor is reported.
+        row_count_factor: A window of fewer or more rows than the reference's windows have, by this factor,
+            is reported.
         gap_factor: Likewise the largest gap between event times.
         late_tolerance_days: Rows older than the windows before this one by more are late.
-        constant_chance: A constant column is reported when sampling the reference would give one less
-            often than this.
+        constant_chance: A constant column, or one without any value, is reported when sampling the reference
+            would give one less often than this.
     """
 
     contract: str | None = None
@@ -166,7 +167,7 @@ class Contract:
 
     def severity(self, check: CheckName, column: str | None, default: RuleSeverity) -> RuleSeverity:
         """How severe a breach is: what is said of the column, else of the check, else the check's own."""
-        stated = self.columns[column].checks.get(check) if column in self.columns else None
+        stated = self.rules(column).checks.get(check) if column is not None else None
         return stated or self.checks.get(check) or default
 
     def overridden_by(self, other: "Contract") -> "Contract":
@@ -224,6 +225,6 @@ def _overridden(learned: ColumnRules, stated: ColumnRules) -> ColumnRules:
 def _refuse_lowered(checks: Mapping[CheckName, RuleSeverity]) -> None:
     for name, severity in checks.items():
         if name in STRUCTURAL and severity != "quarantine":
-            raise ValueError(f"{name} is {severity}; without it no row could be scored: only quarantine is allowed")
-
-
+            raise ValueError(
+                f"{name} is {severity}; without it no row could be scored: only quarantine is allowed"
+            )

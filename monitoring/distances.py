@@ -29,7 +29,7 @@ def capped_sample(frame: pd.DataFrame, *, seed: int, cap: int = ROW_CAP) -> pd.D
 
 
 def sampled_positions(rows: int, *, seed: int, cap: int = ROW_CAP) -> CountArray:
-    """Return the positions of at most `cap` of `rows` rows, in order: one of each of `cap` equal stretches."""
+    """Return positions of at most `cap` of `rows` rows, in order: one of each of `cap` equal stretches."""
     if rows <= cap:
         return np.arange(rows)
     edges = np.arange(cap + 1) * rows // cap

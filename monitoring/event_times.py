@@ -102,7 +102,8 @@ def parsed_times(values: pd.Series) -> pd.Series:
 
 def microseconds(times: pd.Series) -> Microseconds:
     """Return readable times as microseconds since 1970 (rows,)."""
-    return times.dt.as_unit("us").astype("int64").to_numpy()
+    since_epoch: Microseconds = times.dt.as_unit("us").astype("int64").to_numpy()
+    return since_epoch
 
 
 def moment(since_epoch: int | np.int64) -> datetime:
@@ -121,6 +122,6 @@ def _widest(starts: Microseconds, ends: Microseconds) -> tuple[Microseconds, Mic
 
 def _offsets(texts: pd.Series) -> list[str]:
     """Name the UTC offsets that times in text are written in; "none" stands for a time without any."""
-    present = texts.dropna().astype(object).astype("str").str
+    present = texts.dropna().astype(object).str
     ended = present.extract(r"[T ].*(Z|[+-]\d{2}:?\d{2})$", expand=False).fillna("none").unique()
     return ["+00:00" if text == "Z" else text for text in ended]

@@ -20,12 +20,12 @@ class PastWindows:
 
 
 def past_windows(history: History, window_id: str, learned_from: Collection[str] | None) -> PastWindows:
-    """Gather the windows that were taken beside `window_id`; without a champion all of them were learned from.
+    """Gather the windows that were taken beside `window_id`.
 
     Args:
         history: The model's ledger.
         window_id: The window that is looked at: taken again, it is not compared with itself.
-        learned_from: Ids of the windows of the champion's training; None without a champion.
+        learned_from: Ids of the windows of the champion's training; None is all, where there is no champion.
     """
     taken = [
         record

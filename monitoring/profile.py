@@ -9,6 +9,7 @@ shares of values beyond a bound and quantiles come from the sample of at most `R
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from monitoring.row_hashes import RepeatedRows, RowHasher, Words, number_words, 
 from training.errors import InvalidWindowError
 from training.types import Column, FeatureSchema
 
-Batch = pd.DataFrame | pa.RecordBatch
+Batch: TypeAlias = pd.DataFrame | pa.RecordBatch
 Numbers = npt.NDArray[np.generic]
 
 CATEGORY_CAP = 10_000
@@ -123,7 +124,9 @@ class Profiler:
 
     def add(self, batch: Batch) -> None:
         """Take more rows. Nothing that the columns hold raises."""
-        names = [str(name) for name in (batch.columns if isinstance(batch, pd.DataFrame) else batch.schema.names)]
+        names = [
+            str(name) for name in (batch.columns if isinstance(batch, pd.DataFrame) else batch.schema.names)
+        ]
         rows = len(batch) if isinstance(batch, pd.DataFrame) else batch.num_rows
         self.names = self.names or tuple(names)
         start, stop = np.searchsorted(self.positions, [self.rows, self.rows + rows])
@@ -210,9 +213,9 @@ class _Values:
         """One word per row, equal where the values are."""
         if self.numbers is not None:
             return number_words(self.numbers)
-        if self.kind == "timestamps" and self.series.dtype != object:
+        if pd.api.types.is_datetime64_any_dtype(self.series.dtype):
             return self.series.astype("int64").to_numpy().view(np.uint64)
-        if self.kind == "categorical":
+        if self.kind in {"categorical", "empty"}:
             try:
                 return text_words(*self.factorised)
             except UnicodeEncodeError:
@@ -239,7 +242,11 @@ def _column(batch: Batch, position: int) -> Numbers | pd.Series:
     """Return a column as an array where its type is of plain numbers."""
     if isinstance(batch, pd.DataFrame):
         series = batch.iloc[:, position]
-        plain = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub" and series.dtype.itemsize <= 8
+        plain = (
+            isinstance(series.dtype, np.dtype)
+            and series.dtype.kind in "fiub"
+            and series.dtype.itemsize <= np.dtype(np.float64).itemsize
+        )
         return series.to_numpy() if plain else series
     column = batch.column(position)
     if pa.types.is_dictionary(column.type):

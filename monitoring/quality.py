@@ -6,11 +6,12 @@ the window aside, a "warn" is reported and the window goes on. Every check is on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from statistics import median
 
 import numpy as np
+import pandas as pd
 
 from monitoring.contract import (
     CheckName,
@@ -32,7 +33,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breach:
-    """What a check found. A `mild` one, short of the check's bound, is a warning whatever the check's severity."""
+    """What a check found. A `mild` one, short of the check's bound, is never more than a warning."""
 
     column: str | None
     message: str
@@ -42,16 +43,36 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a window is held against.
+
+    Attributes:
+        schema: The champion's schema.
+        reference: The profile of the champion's reference; None while there is no champion.
+        limits: The bounds.
+        stated: What a contract's file says, over what is learned from the reference.
+        past: Earlier windows, as far as any are known.
+    """
+
+    schema: FeatureSchema
+    reference: WindowProfile | None = None
+    limits: QualityLimits = field(default_factory=QualityLimits)
+    stated: Contract = field(default_factory=Contract)
+    past: PastWindows = field(default_factory=PastWindows)
+
+    @property
+    def contract(self) -> Contract:
+        """What is learned, and over it what is stated."""
+        return learn_contract(self.reference, self.schema, self.limits).overridden_by(self.stated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What the checks read: `contract` is what holds, `stated` the part of it that stands in a file."""
+    """What the checks read: a window, its terms, and the contract that these amount to."""
 
     window: WindowProfile
-    schema: FeatureSchema
-    reference: WindowProfile | None
+    terms: Terms
     contract: Contract
-    stated: Contract
-    past: PastWindows
-    limits: QualityLimits
     now: datetime
 
     def sound(self) -> Iterator[tuple[str, ColumnProfile]]:
@@ -62,42 +83,19 @@ class Inspection:
 Check = Callable[[Inspection], Iterator[Breach]]
 
 
-def check_quality(
-    window: WindowProfile,
-    schema: FeatureSchema,
-    reference: WindowProfile | None,
-    *,
-    now: datetime,
-    limits: QualityLimits | None = None,
-    stated: Contract | None = None,
-    past: PastWindows | None = None,
-) -> list[Finding]:
+def check_quality(window: WindowProfile, terms: Terms, *, now: datetime) -> list[Finding]:
     """Hold one window against the contract. Raises nothing, whatever the columns hold.
 
     Args:
         window: The profile of the raw rows.
-        schema: The champion's schema.
-        reference: The profile of the champion's reference; None while there is no champion.
+        terms: What it is held against.
         now: The aware time that event times must not lie far beyond.
-        limits: The bounds; None for the defaults.
-        stated: What a contract's file says, over what is learned from the reference.
-        past: Earlier windows; None where nothing is known of any.
 
     Returns:
         All findings, in the order of `CHECKS`. Empty means that the window is sound.
     """
-    limits, stated = limits or QualityLimits(), stated or Contract()
-    contract = learn_contract(reference, schema, limits).overridden_by(stated)
-    inspection = Inspection(
-        window=window,
-        schema=schema,
-        reference=reference,
-        contract=contract,
-        stated=stated,
-        past=past or PastWindows(),
-        limits=limits,
-        now=now,
-    )
+    contract = terms.contract
+    inspection = Inspection(window=window, terms=terms, contract=contract, now=now)
     return [
         Finding(
             check=name,
@@ -113,14 +111,19 @@ def check_quality(
     ]
 
 
+def default_severities() -> dict[CheckName, RuleSeverity]:
+    """Return how severe a breach of each check is where no contract's file says otherwise."""
+    return {name: default for name, (_, default) in CHECKS.items()}
+
+
 def quarantine_reason(findings: list[Finding]) -> str | None:
     """Join the findings that forbid the use of the window, the worst first; None when there is none.
 
     Structure outranks values: `CHECKS` is ordered by how much of the window a failure spoils.
     """
-    rank = {name: position for position, name in enumerate(CHECKS)}
+    rank: dict[str, int] = {name: position for position, name in enumerate(CHECKS)}
     severe = [finding for finding in findings if finding.severity == "quarantine"]
-    severe.sort(key=lambda finding: rank[finding.check])
+    severe.sort(key=lambda finding: rank.get(finding.check, -1))
     return "; ".join(finding.message for finding in severe) or None
 
 
@@ -137,13 +140,13 @@ def _no_rows(item: Inspection) -> Iterator[Breach]:
 
 
 def _missing_columns(item: Inspection) -> Iterator[Breach]:
-    for name in item.schema.names():
+    for name in item.terms.schema.names():
         if name not in item.window.names:
             yield Breach(column=name, message=f"the feature {name!r} is missing from the window")
 
 
 def _repeated_columns(item: Inspection) -> Iterator[Breach]:
-    for name in [*item.schema.names(), item.schema.time_column, item.schema.label_column]:
+    for name in [*item.terms.schema.names(), item.terms.schema.time_column, item.terms.schema.label_column]:
         count = item.window.names.count(name) if name is not None else 0
         if count > 1:
             text = f"the column {name!r} stands in the window {count} times, not once"
@@ -151,7 +154,7 @@ def _repeated_columns(item: Inspection) -> Iterator[Breach]:
 
 
 def _retyped_columns(item: Inspection) -> Iterator[Breach]:
-    for column in item.schema.features:
+    for column in item.terms.schema.features:
         profile = item.window.columns.get(column.name)
         if profile is not None and profile.held:
             text = f"the feature {column.name!r} is {column.kind} in the schema but holds {profile.held}"
@@ -159,28 +162,30 @@ def _retyped_columns(item: Inspection) -> Iterator[Breach]:
 
 
 def _event_times(item: Inspection) -> Iterator[Breach]:
-    name, time = item.schema.time_column, item.window.time
+    name, time = item.terms.schema.time_column, item.window.time
     if name is None or not item.window.rows:
         return
     if name not in item.window.names:
         yield Breach(column=name, message=f"the time column {name!r} is missing from the window")
     elif time is not None and time.unreadable:
         text = (
-            f"the time column {name!r} is null or no ISO 8601 time in {time.unreadable} of {item.window.rows} "
-            f"rows; it holds {time.held}"
+            f"the time column {name!r} is null or no ISO 8601 time in {time.unreadable} of "
+            f"{item.window.rows} rows; it holds {time.held}"
         )
         yield Breach(column=name, message=text, observed=time.unreadable / item.window.rows, bound=0)
 
 
 def _all_missing(item: Inspection) -> Iterator[Breach]:
     for name, profile in item.sound():
-        if profile.kind == "empty" and item.contract.rules(name).missing_rate != 1:
+        # A value that is rare in the reference is absent from most windows.
+        chance = (item.contract.rules(name).missing_rate or 0.0) ** item.window.rows
+        if profile.kind == "empty" and chance < item.terms.limits.constant_chance:
             text = f"the feature {name!r} has no value in {item.window.rows} rows"
             yield Breach(column=name, message=text, observed=1)
 
 
 def _infinite_values(item: Inspection) -> Iterator[Breach]:
-    bound = item.limits.infinite_share_quarantine
+    bound = item.terms.limits.infinite_share_quarantine
     for name, profile in item.sound():
         if profile.infinite:
             share = profile.infinite / item.window.rows
@@ -191,7 +196,7 @@ def _infinite_values(item: Inspection) -> Iterator[Breach]:
 
 
 def _missing_rates(item: Inspection) -> Iterator[Breach]:
-    limits = item.limits
+    limits = item.terms.limits
     for name, profile in item.sound():
         rules, rate = item.contract.rules(name), item.window.missing_rate(name)
         if profile.kind == "empty" or not rate > 0:  # nothing but missing values is for the checks above
@@ -199,10 +204,16 @@ def _missing_rates(item: Inspection) -> Iterator[Breach]:
         if rules.nullable is False:
             text = f"the feature {name!r} is missing in {rate:.2%} of the rows; the contract allows none"
             yield Breach(column=name, message=text, observed=rate, bound=0)
-        elif rules.missing_rate is not None and rate < 1 and rate - rules.missing_rate > limits.missing_rise_warn:
+        elif (
+            rules.missing_rate is not None
+            and rate < 1
+            and rate - rules.missing_rate > limits.missing_rise_warn
+        ):
             before = rules.missing_rate
             bound = before + limits.missing_rise_quarantine
-            text = f"the feature {name!r} is missing in {rate:.1%} of the rows, in the reference in {before:.1%}"
+            text = (
+                f"the feature {name!r} is missing in {rate:.1%} of the rows, in the reference in {before:.1%}"
+            )
             mild = rate - before <= limits.missing_rise_quarantine
             yield Breach(column=name, message=text, observed=rate, bound=bound, mild=mild)
 
@@ -216,29 +227,29 @@ def _duplicated_rows(item: Inspection) -> Iterator[Breach]:
     reference and bears no time, as repetition grows with length where values are few, nor without a
     reference: only a warning.
     """
-    reference, share = item.reference, item.window.repeated_share
+    reference, share = item.terms.reference, item.window.repeated_share
     natural = reference.repeated_share if reference is not None else 0.0
     if share > natural:
-        timed = item.schema.time_column is not None
+        timed = item.terms.schema.time_column is not None
         bounded = timed or (reference is not None and item.window.rows <= reference.rows)
-        mild = not bounded or share - natural <= item.limits.duplicate_rise_quarantine
+        mild = not bounded or share - natural <= item.terms.limits.duplicate_rise_quarantine
         text = f"{share:.1%} of the rows repeat an earlier one in all columns, in the reference {natural:.1%}"
-        bound = natural + item.limits.duplicate_rise_quarantine
+        bound = natural + item.terms.limits.duplicate_rise_quarantine
         yield Breach(column=None, message=text, observed=share, bound=bound, mild=mild)
 
 
 def _few_rows(item: Inspection) -> Iterator[Breach]:
-    rows, least = item.window.rows, item.contract.min_rows or item.limits.min_rows
+    rows, least = item.window.rows, item.contract.min_rows or item.terms.limits.min_rows
     if 0 < rows < least:
         text = f"the window has {rows} rows; fewer than {least} say little"
         yield Breach(column=None, message=text, observed=rows, bound=least)
 
 
 def _row_count(item: Inspection) -> Iterator[Breach]:
-    rows, factor = item.window.rows, item.limits.row_count_factor
-    if not rows or not item.past.rows:
+    rows, factor = item.window.rows, item.terms.limits.row_count_factor
+    if not rows or not item.terms.past.rows:
         return
-    usual = median(item.past.rows)
+    usual = median(item.terms.past.rows)
     bound = usual / factor if rows < usual else usual * factor
     if not usual / factor <= rows <= usual * factor:
         text = f"the window has {rows} rows; the windows of the reference have {usual:.0f}"
@@ -257,11 +268,11 @@ def _ranges(item: Inspection) -> Iterator[Breach]:
         share = float((np.isfinite(numbers) & ((numbers < low) | (numbers > high))).mean())
         furthest = profile.high if profile.high > high else profile.low
         text = (
-            f"the feature {name!r} lies outside of {low:.6g} to {high:.6g} in {_percent(share, item)} of the rows, "
-            f"as far as {furthest:.6g}"
+            f"the feature {name!r} lies outside of {low:.6g} to {high:.6g} in {_percent(share, item)} "
+            f"of the rows, as far as {furthest:.6g}"
         )
-        bound, stated = item.limits.range_share, item.stated.rules(name).range is not None
-        far = 0.0 if stated else item.limits.range_far * (high / 2 - low / 2) * 2
+        bound, stated = item.terms.limits.range_share, item.terms.stated.rules(name).range is not None
+        far = 0.0 if stated else item.terms.limits.range_far * (high / 2 - low / 2) * 2
         if share > bound or profile.low < low - far or profile.high > high + far:
             yield Breach(column=name, message=text, observed=share, bound=bound, mild=share <= bound)
 
@@ -280,39 +291,42 @@ def _unseen_categories(item: Inspection) -> Iterator[Breach]:
         unseen = {text: count for text, count in profile.categories.items() if text not in set(known)}
         share = sum(unseen.values()) / item.window.rows
         bound = 0.0
-        if item.stated.rules(name).categories is None and item.reference is not None:
-            once = sum(count == 1 for count in item.reference.columns[name].categories.values())
-            bound = item.limits.unseen_share + once / item.reference.rows
+        if item.terms.stated.rules(name).categories is None and item.terms.reference is not None:
+            once = sum(count == 1 for count in item.terms.reference.columns[name].categories.values())
+            bound = item.terms.limits.unseen_share + once / item.terms.reference.rows
         if share > bound:
-            examples = ", ".join(repr(text)[:40] for text in sorted(unseen, key=unseen.__getitem__)[: -SHOWN - 1 : -1])
-            text = f"the feature {name!r} holds {len(unseen)} unseen categories in {share:.2%} of the rows: {examples}"
+            commonest = sorted(unseen, key=lambda text: (-unseen[text], text))[:SHOWN]
+            text = (
+                f"the feature {name!r} holds {len(unseen)} unseen categories in {share:.2%} of the rows: "
+                + ", ".join(repr(category)[:40] for category in commonest)
+            )
             yield Breach(column=name, message=text, observed=share, bound=bound)
 
 
 def _constant_columns(item: Inspection) -> Iterator[Breach]:
     for name, profile in item.sound():
-        before = item.reference.columns.get(name) if item.reference is not None else None
+        before = item.terms.reference.columns.get(name) if item.terms.reference is not None else None
         if before is None or profile.constant is None:
             continue
         present = item.window.rows - profile.missing
         # A rare event is absent from most windows: only a constant that sampling would hardly give counts.
         chance = before.top_share**present
-        if chance < item.limits.constant_chance:
+        if chance < item.terms.limits.constant_chance:
             text = f"the feature {name!r} is {profile.constant!r} in every row, and varies in the reference"
-            yield Breach(column=name, message=text, observed=chance, bound=item.limits.constant_chance)
+            yield Breach(column=name, message=text, observed=chance, bound=item.terms.limits.constant_chance)
 
 
 def _time_gaps(item: Inspection) -> Iterator[Breach]:
-    time, factor = item.window.time, item.limits.gap_factor
-    if time is None or time.times is None or not item.past.gaps_seconds:
+    time, factor = item.window.time, item.terms.limits.gap_factor
+    if time is None or time.times is None or not item.terms.past.gaps_seconds:
         return
-    usual, gap = median(item.past.gaps_seconds), time.times.largest_gap_seconds
+    usual, gap = median(item.terms.past.gaps_seconds), time.times.largest_gap_seconds
     if gap > factor * usual > 0 and time.gap_from is not None:
         text = (
-            f"no event for {gap:.6g} s after {time.gap_from.isoformat()}; the largest gap in the windows of the "
-            f"reference is {usual:.6g} s"
+            f"no event for {gap:.6g} s after {time.gap_from.isoformat()}; the largest gap is {usual:.6g} s "
+            "in the windows of the reference"
         )
-        yield Breach(column=item.schema.time_column, message=text, observed=gap, bound=factor * usual)
+        yield Breach(column=item.terms.schema.time_column, message=text, observed=gap, bound=factor * usual)
 
 
 def _late_rows(item: Inspection) -> Iterator[Breach]:
@@ -324,42 +338,42 @@ def _late_rows(item: Inspection) -> Iterator[Breach]:
     time = item.window.time
     if time is None or time.times is None:
         return
-    before = [end for end in item.past.ends if end <= time.times.latest]
+    before = [end for end in item.terms.past.ends if end <= time.times.latest]
     if not before:
         return
-    bound = max(before) - timedelta(days=item.limits.late_tolerance_days)
+    bound = max(before) - timedelta(days=item.terms.limits.late_tolerance_days)
     if time.times.earliest < bound:
         share = _share_of_times(item, lambda times: times < bound)
         text = (
             f"{_percent(share, item)} of the rows are older than {bound.isoformat()}, from "
             f"{time.times.earliest.isoformat()} on; the windows before end {max(before).isoformat()}"
         )
-        yield Breach(column=item.schema.time_column, message=text, observed=share, bound=0)
+        yield Breach(column=item.terms.schema.time_column, message=text, observed=share, bound=0)
 
 
 def _future_rows(item: Inspection) -> Iterator[Breach]:
     time = item.window.time
     if time is None or time.times is None:
         return
-    bound = item.now + timedelta(days=item.limits.future_tolerance_days)
+    bound = item.now + timedelta(days=item.terms.limits.future_tolerance_days)
     if time.times.latest > bound:
         share = _share_of_times(item, lambda times: times > bound)
         text = (
             f"{_percent(share, item)} of the event times lie beyond {bound.isoformat()}, up to "
             f"{time.times.latest.isoformat()}"
         )
-        yield Breach(column=item.schema.time_column, message=text, observed=share, bound=0)
+        yield Breach(column=item.terms.schema.time_column, message=text, observed=share, bound=0)
 
 
 def _mixed_offsets(item: Inspection) -> Iterator[Breach]:
-    time, name = item.window.time, item.schema.time_column
+    time, name = item.window.time, item.terms.schema.time_column
     if time is not None and len(time.offsets) > 1:
         text = f"the times in {name!r} are written in several UTC offsets: {', '.join(time.offsets)}"
         yield Breach(column=name, message=text, observed=len(time.offsets), bound=1)
 
 
 def _label_values(item: Inspection) -> Iterator[Breach]:
-    name, held = item.schema.label_column, item.window.label_held
+    name, held = item.terms.schema.label_column, item.window.label_held
     if name is None or not item.window.rows:
         return
     if name not in item.window.names:
@@ -372,7 +386,7 @@ def _label_values(item: Inspection) -> Iterator[Breach]:
 
 
 def _extra_columns(item: Inspection) -> Iterator[Breach]:
-    schema = item.schema
+    schema = item.terms.schema
     known = {*schema.names(), schema.time_column, schema.label_column, *schema.ignored}
     if extra := sorted(set(item.window.names) - known):
         shown = ", ".join(extra[:SHOWN])
@@ -382,11 +396,13 @@ def _extra_columns(item: Inspection) -> Iterator[Breach]:
 
 def _unknown_rules(item: Inspection) -> Iterator[Breach]:
     """Report rules of a file that hold for no column of this model."""
-    schema = item.schema
+    schema = item.terms.schema
     kinds = {column.name: column.kind for column in schema.features}
-    for name, rules in item.stated.columns.items():
+    for name, rules in item.terms.stated.columns.items():
         if name not in {*kinds, schema.time_column, schema.label_column}:
-            yield Breach(column=name, message=f"the contract's file has rules for {name!r}, which is no feature")
+            yield Breach(
+                column=name, message=f"the contract's file has rules for {name!r}, which is no feature"
+            )
             continue
         told = {"numeric": rules.range, "categorical": rules.categories}
         meant = {rules.kind, *(kind for kind, rule in told.items() if rule is not None)} - {None}
@@ -422,10 +438,9 @@ CHECKS: dict[CheckName, tuple[Check, RuleSeverity]] = {
 """Every check with its severity, those that spoil most of a window first: a function and a line here each."""
 
 
-def _share_of_times(item: Inspection, beyond: Callable[..., object]) -> float:
+def _share_of_times(item: Inspection, beyond: Callable[[pd.Series], pd.Series]) -> float:
     """Share of the sampled rows whose time lies beyond a bound."""
-    times = parsed_times(item.window.sample[item.schema.time_column])
-    return float(np.mean(beyond(times)))  # type: ignore[arg-type] # a Series of booleans
+    return float(beyond(parsed_times(item.window.sample[item.terms.schema.time_column])).mean())
 
 
 def _percent(share: float, item: Inspection) -> str:

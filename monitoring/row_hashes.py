@@ -44,8 +44,7 @@ class RowHasher:
 
     def finish(self) -> Hashes:
         """Return the hashes of the rows, evenly spread (rows,)."""
-        hashes = (self.hashes ^ self.hashes >> _SHIFT) * np.uint64(_GOLDEN)
-        return hashes
+        return (self.hashes ^ self.hashes >> _SHIFT) * np.uint64(_GOLDEN)
 
 
 def number_words(values: npt.NDArray[np.generic]) -> Words:
@@ -112,9 +111,7 @@ class RepeatedRows:
         return below
 
 
-def _grouped(
-    hashes: Hashes, counts: npt.NDArray[np.int64]
-) -> tuple[Hashes, npt.NDArray[np.int64]]:
+def _grouped(hashes: Hashes, counts: npt.NDArray[np.int64]) -> tuple[Hashes, npt.NDArray[np.int64]]:
     """Return sorted hashes once each, with the sums of their counts."""
     first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
     return hashes[first], np.add.reduceat(counts, first) if len(first) else counts[:0]

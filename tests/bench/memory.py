@@ -46,7 +46,7 @@ def report(metric: str, value: float, unit: str, peer: tuple[str, float], ratio:
     """Print one line; a ratio above 1 is better than the peer."""
     line = {"bench": "memory", "case": f"{ROWS} x {COLUMNS}", "metric": metric, "value": round(value, 3)}
     compared = {"peer": peer[0], "peer_value": round(peer[1], 3), "ratio": round(ratio, 3)}
-    print(json.dumps({**line, "unit": unit, **compared}))
+    sys.stdout.write(json.dumps({**line, "unit": unit, **compared}) + "\n")
 
 
 def write(path: Path) -> None:
@@ -96,7 +96,7 @@ def child(pass_: str, path: Path) -> None:
     started = time.perf_counter()
     PASSES[pass_](path)
     seconds = time.perf_counter() - started
-    print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+    sys.stdout.write(f"{seconds} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}\n")
 
 
 if __name__ == "__main__":
