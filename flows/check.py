@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from flows.contract import champion_of
 from flows.installation import Champion, Installation, known_schema
 from flows.monitor import check_drift, contract_terms
 from infra.local_store import LocalStore
@@ -17,7 +18,7 @@ from infra.parquet_batches import open_parquet
 from infra.settings import Settings
 from infra.source import Source
 from infra.tables import suffix_of
-from monitoring.contract import Contract, Finding, learn_contract
+from monitoring.contract import Finding
 from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.profile import Profiler, WindowProfile, profile_frame
@@ -83,27 +84,6 @@ def judge_sample(rows: pd.DataFrame, champion: Champion, settings: Settings) -> 
     drift = check_drift.fn(rows, champion, settings)
     scores = champion.scorer.score(rows)
     return drift, float(np.mean(~(scores <= champion.scorer.threshold.value)))
-
-
-def champion_of(installation: Installation, history: History) -> Champion:
-    """Load the champion.
-
-    Raises:
-        ConfigurationError: There is none yet.
-    """
-    if history.champion is None:
-        settings = installation.settings
-        raise ConfigurationError(
-            f"the model {settings.model} in {settings.store_url} has no champion yet",
-            hint="`floodmark run SOURCE` trains the first one; `floodmark status` says where it stands",
-        )
-    return installation.champion(history.champion)
-
-
-def learned_contract(installation: Installation, history: History) -> tuple[str, Contract]:
-    """Return the champion's version and what is learned from its reference, without any file."""
-    champion = champion_of(installation, history)
-    return champion.version, learn_contract(champion.profile, champion.schema, installation.settings.quality)
 
 
 def newest_window(installation: Installation, source: str) -> tuple[Source, Window]:

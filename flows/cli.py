@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from flows.overview import overview
-from infra.contract_file import render_contract
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
 from infra.prefect_server import prefect_environment
@@ -19,7 +18,6 @@ from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
 from monitoring.history import History
-from monitoring.quality import default_severities
 from monitoring.records import PromotionRecord, SettledRecord
 from monitoring.status import status as describe_status
 from monitoring.steering import promotion_by_person, rollback_by_person
@@ -120,7 +118,8 @@ def check(
     """Hold one window against the champion: data contract and drift. Changes nothing."""
     columns = {"time_column": time_column, "label_column": label_column}
     settings, past = load_history(config, home, model, columns)
-    prepare_libraries(settings)
+    silence_usage_reports()
+    os.environ.setdefault("PREFECT_HOME", str(settings.home / "prefect"))  # imported, but no server is asked
     from flows.check import check_window, described_check  # noqa: PLC0415 - MLflow and Prefect are heavy
     from flows.installation import Installation  # noqa: PLC0415 - likewise
 
@@ -139,34 +138,26 @@ def contract(
     out: Annotated[Path | None, typer.Option(help="A new file; standard output by default")] = None,
 ) -> None:
     """Write the data contract that the champion has learned, as YAML to be edited."""
+    if out is not None and out.exists():  # an edited contract is a person's work
+        raise ConfigurationError(f"{out} exists and is kept", hint="name a new file with --out")
     settings, past = load_history(config, home, model)
-    prepare_libraries(settings)
-    from flows.check import learned_contract  # noqa: PLC0415 - MLflow and Prefect are heavy
+    silence_usage_reports()
+    from flows.contract import learned_contract  # noqa: PLC0415 - MLflow is heavy
     from flows.installation import Installation  # noqa: PLC0415 - likewise
 
-    version, learned = learned_contract(Installation(settings), past)
-    text = render_contract(learned, model=settings.model, version=version, severities=default_severities())
+    text = learned_contract(Installation(settings), past)
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_new(out, text)
-    typer.echo(f"{out} holds the contract of version {version}; it counts once [quality] contract names it")
-
-
-def write_new(path: Path, text: str) -> None:
-    """Write a file that must not exist: an edited contract is a person's work.
-
-    Raises:
-        ConfigurationError: It exists, or cannot be written.
-    """
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with out.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigurationError(
-            f"{path} was not written: {error.strerror}",
+            f"{out} was not written: {error.strerror}",
             hint="name a new file in an existing folder with --out",
         ) from error
+    typer.echo(f"{out} is written; it counts once the configuration's [quality] contract names it")
 
 
 @app.command()
@@ -255,12 +246,6 @@ def load_history(
             hint="name the --home and --model of an earlier `floodmark run`",
         )
     return settings, past
-
-
-def prepare_libraries(settings: Settings) -> None:
-    """Let Prefect's modules be imported without a server, and leave no trace outside of the home."""
-    silence_usage_reports()
-    os.environ.setdefault("PREFECT_HOME", str(settings.home / "prefect"))
 
 
 def silence_usage_reports() -> None:

@@ -140,7 +140,7 @@ def _no_rows(item: Inspection) -> Iterator[Breach]:
 
 
 def _missing_columns(item: Inspection) -> Iterator[Breach]:
-    for name in item.terms.schema.names():
+    for name in item.terms.schema.names() if item.window.rows else ():
         if name not in item.window.names:
             yield Breach(column=name, message=f"the feature {name!r} is missing from the window")
 
