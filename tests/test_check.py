@@ -10,6 +10,7 @@ import pytest
 from artifacts import build_artifact, normal_rows, training_request
 from command import floodmark
 from flows.check import WindowCheck, check_window, described_check
+from flows.cli import app
 from flows.installation import Installation
 from infra.contract_file import read_contract
 from infra.settings import load_settings
@@ -150,18 +151,24 @@ def test_without_a_champion_the_next_command_is_named(installation: Installation
     assert "floodmark run" in error.value.hint
 
 
-def test_the_commands(home: Path, tmp_path: Path) -> None:
+def test_the_check_command(home: Path, tmp_path: Path) -> None:
     rows = normal_rows(400, seed=5)
     rows.drop(columns="level").to_parquet(tmp_path / "window.parquet")
-    where: list[str | Path] = ["--home", home]
-    done = floodmark("check", "window.parquet", *where, "--time-column", "at", "--strict", cwd=tmp_path)
+    where: list[str | Path] = ["--home", home, "--time-column", "at"]
+    done = floodmark("check", "window.parquet", *where, "--strict", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (3, "")
     assert "quarantine  missing_columns: the feature 'level' is missing from the window" in done.stdout
-    done = floodmark("contract", *where, "--out", "contract.yaml", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_contract_command_writes_a_new_file_only(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variable in ("PREFECT_SERVER_ANALYTICS_ENABLED", "DO_NOT_TRACK", "MLFLOW_DISABLE_TELEMETRY"):
+        monkeypatch.setenv(variable, "true")  # the command sets them for good
+    app(["contract", "--home", str(home), "--out", "contract.yaml"], standalone_mode=False)
     assert list(read_contract(tmp_path / "contract.yaml").columns) == ["pressure", "flow", "level", "pump"]
     before = (tmp_path / "contract.yaml").read_text()
-    done = floodmark("contract", *where, "--out", "contract.yaml", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "contract.yaml exists and is kept" in done.stderr
+    with pytest.raises(ConfigurationError, match="exists and is kept"):
+        app(["contract", "--home", str(home), "--out", "contract.yaml"], standalone_mode=False)
     assert (tmp_path / "contract.yaml").read_text() == before
