@@ -3,7 +3,8 @@
 from flows.installation import Champion, Installation
 from infra.contract_file import render_contract
 from monitoring.history import History
-from monitoring.quality import Terms, default_severities
+from monitoring.inspection import Terms
+from monitoring.quality import default_severities
 from training.errors import ConfigurationError
 
 

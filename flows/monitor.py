@@ -18,10 +18,11 @@ from monitoring.drift import calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.inspection import Terms
 from monitoring.past_windows import past_windows
 from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
 from monitoring.profile import WindowProfile, profile_frame
-from monitoring.quality import Terms, check_quality, quarantine_reason
+from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError

@@ -5,6 +5,7 @@ booleans and nothing is a date, as in YAML 1.2, so that `off` is a severity and 
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -130,10 +131,19 @@ def _column(rules: ColumnRules) -> dict[str, object]:
     if rules.missing_rate is not None:
         stated["missing_rate"] = round(rules.missing_rate, 6)
     if rules.range is not None:
-        stated["range"] = list(rules.range)
+        stated["range"] = _readable(*rules.range)
     if rules.categories is not None and len(rules.categories) <= STATED_CATEGORIES:
         stated["categories"] = list(rules.categories)
     return {**stated, "checks": dict(rules.checks)}
+
+
+def _readable(low: float, high: float) -> list[float]:
+    """Round both ends to a thousandth of their distance, or so."""
+    width = high - low
+    if not 0 < width < math.inf:
+        return [low, high]
+    places = 3 - math.floor(math.log10(width))
+    return [round(low, places), round(high, places)]
 
 
 def _explained(item: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails

@@ -9,28 +9,21 @@ shares of values beyond a bound and quantiles come from the sample of at most `R
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from monitoring.batch_column import Batch, BatchColumn, Numbers
 from monitoring.distances import sampled_positions
 from monitoring.event_times import TimeProfile, TimeProfiler
-from monitoring.frames import ValueKind, described, float_values, value_kind
-from monitoring.row_hashes import RepeatedRows, RowHasher, Words, number_words, text_words
+from monitoring.frames import ValueKind, float_values
+from monitoring.row_hashes import RepeatedRows, RowHasher
 from training.errors import InvalidWindowError
 from training.types import Column, FeatureSchema
 
-Batch: TypeAlias = pd.DataFrame | pa.RecordBatch
-Numbers = npt.NDArray[np.generic]
-
 CATEGORY_CAP = 10_000
 """Categories of a column that are counted; the rows of further ones are counted together."""
-
-NOT_UTF8 = "text that is not UTF-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +131,7 @@ class Profiler:
         hasher = RowHasher(rows)
         # By name, so that the order of the columns is of no account.
         for name, position in sorted(zip(names, range(len(names)), strict=True)):
-            values = _Values(_column(batch, position))
+            values = BatchColumn(batch, position)
             hasher.add(values.words)
             if names.count(name) > 1:
                 continue
@@ -170,65 +163,6 @@ class Profiler:
         )
 
 
-class _Values:
-    """One column of one batch: as numbers where its type says so, as a Series otherwise."""
-
-    def __init__(self, plain: Numbers | pd.Series) -> None:
-        self.numbers = plain if isinstance(plain, np.ndarray) else None
-        self._series = plain if isinstance(plain, pd.Series) else None
-
-    def __len__(self) -> int:
-        return len(self.series if self.numbers is None else self.numbers)
-
-    @property
-    def described(self) -> str:
-        """What the column holds, in words."""
-        if self.kind == "unsupported" and value_kind(self.series) == "categorical":
-            return f"{NOT_UTF8}, {described(self.series)}"
-        return described(self.series)
-
-    @cached_property
-    def series(self) -> pd.Series:
-        return self._series if self._series is not None else pd.Series(self.numbers)
-
-    @cached_property
-    def kind(self) -> ValueKind:
-        if self.numbers is not None:
-            floats = self.numbers.dtype.kind == "f"
-            empty = floats and bool(np.isnan(self.numbers[0]) and np.isnan(self.numbers).all())
-            return "empty" if empty else "numeric"
-        return value_kind(self.series)
-
-    @cached_property
-    def factorised(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
-        """Position of each row's text among the texts, -1 if missing, and the texts."""
-        values = self.series.astype(object)
-        if self.kind == "unsupported":  # pandas compares no lists
-            values = values.map(repr)
-        codes, texts = pd.factorize(values)
-        return codes.astype(np.int64), np.asarray(texts, dtype=object)
-
-    @cached_property
-    def words(self) -> Words:
-        """One word per row, equal where the values are."""
-        if self.numbers is not None:
-            return number_words(self.numbers)
-        if pd.api.types.is_datetime64_any_dtype(self.series.dtype):
-            return self.series.astype("int64").to_numpy().view(np.uint64)
-        if self.kind in {"categorical", "empty"}:
-            try:
-                return text_words(*self.factorised)
-            except UnicodeEncodeError:
-                self.kind = "unsupported"
-                del self.factorised
-        codes, texts = pd.factorize(self.series.astype(object).map(repr))
-        return text_words(codes.astype(np.int64), np.asarray(texts, dtype=object))
-
-    def taken(self, rows: npt.NDArray[np.int64]) -> Numbers | pd.Series:
-        """Return some rows."""
-        return self.numbers[rows] if self.numbers is not None else self.series.iloc[rows]
-
-
 def _joined(parts: list[Numbers | pd.Series]) -> pd.Series:
     """Return the sampled rows of one column."""
     arrays = [part for part in parts if isinstance(part, np.ndarray)]
@@ -236,42 +170,6 @@ def _joined(parts: list[Numbers | pd.Series]) -> pd.Series:
         return pd.Series(np.concatenate(arrays))
     filled = [pd.Series(part) for part in parts if len(part)] or [pd.Series(parts[0])]
     return pd.concat(filled, ignore_index=True)
-
-
-def _column(batch: Batch, position: int) -> Numbers | pd.Series:
-    """Return a column as an array where its type is of plain numbers."""
-    if isinstance(batch, pd.DataFrame):
-        series = batch.iloc[:, position]
-        plain = (
-            isinstance(series.dtype, np.dtype)
-            and series.dtype.kind in "fiub"
-            and series.dtype.itemsize <= np.dtype(np.float64).itemsize
-        )
-        return series.to_numpy() if plain else series
-    column = batch.column(position)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
-    if pa.types.is_decimal(kind) or (pa.types.is_boolean(kind) and column.null_count):
-        column = column.cast(pa.float64())
-    if pa.types.is_floating(column.type) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        numbers: Numbers = column.to_numpy(zero_copy_only=False)
-        return numbers
-    return _arrow_series(column)
-
-
-def _arrow_series(column: pa.Array) -> pd.Series:
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:
-        return pd.Series(column.cast(pa.binary()).to_pylist(), dtype=object)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pd.Series(np.asarray(column.to_pylist(), dtype=object), dtype=object)
-    if pa.types.is_date(column.type):
-        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
-    if pa.types.is_timestamp(column.type) and column.type.tz is None:
-        column = pc.assume_timezone(column, "UTC")
-    return pd.Series(column.to_pandas())
 
 
 class _ColumnProfiler:
@@ -285,7 +183,7 @@ class _ColumnProfiler:
         self.low, self.high = np.inf, -np.inf
         self.categories: dict[str, int] = {}
 
-    def add(self, values: _Values) -> None:
+    def add(self, values: BatchColumn) -> None:
         kind, numbers = values.kind, values.numbers
         if kind == "numeric" and numbers is None:
             try:
@@ -347,7 +245,7 @@ class _ColumnProfiler:
         return share
 
 
-def _held_beside_labels(values: _Values) -> str:
+def _held_beside_labels(values: BatchColumn) -> str:
     """Describe what a column holds that are no labels; empty where 0, 1 and missing values are all."""
     if values.kind == "empty":
         return ""

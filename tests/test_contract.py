@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitoring.contract import ColumnRules, Contract
+from monitoring.inspection import Terms
 from monitoring.past_windows import PastWindows
 from monitoring.profile import profile_frame
-from monitoring.quality import Terms, quarantine_reason
+from monitoring.quality import quarantine_reason
 from test_quality import LATE, NOW, SCHEMA, TERMS, cells, judged, sound
 from training.types import Column, FeatureSchema
 

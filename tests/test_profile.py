@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monitoring.batch_column import Batch
 from monitoring.distances import capped_sample
 from monitoring.event_times import TimeProfiler
-from monitoring.profile import CATEGORY_CAP, Batch, Profiler, WindowProfile, profile_frame
+from monitoring.profile import CATEGORY_CAP, Profiler, WindowProfile, profile_frame
 from monitoring.row_hashes import RepeatedRows, RowHasher, number_words
 from test_quality import SCHEMA, sound
 from training.types import Column, FeatureSchema

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from monitoring.contract import Finding, QualityLimits
 from monitoring.frames import clean_frame, usable_labels
+from monitoring.inspection import Terms
 from monitoring.past_windows import PastWindows
 from monitoring.profile import profile_frame
-from monitoring.quality import CHECKS, Terms, check_quality, quarantine_reason
+from monitoring.quality import CHECKS, check_quality, quarantine_reason
 from monitoring.schema import infer_schema
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import Column, FeatureSchema
