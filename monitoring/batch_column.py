@@ -43,7 +43,7 @@ class BatchColumn:
 
     @cached_property
     def kind(self) -> ValueKind:
-        """What the column holds; "unsupported" too for text that is not UTF-8, once `words` were asked for."""
+        """What it holds; "unsupported" too for text that is not UTF-8, once `words` were asked for."""
         if self.numbers is not None:
             floats = self.numbers.dtype.kind == "f"
             empty = floats and bool(np.isnan(self.numbers[0]) and np.isnan(self.numbers).all())

@@ -9,6 +9,7 @@ shares of values beyond a bound and quantiles come from the sample of at most `R
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -231,7 +232,7 @@ class _ColumnProfiler:
             infinite=self.infinite,
             low=self.low if known else None,
             high=self.high if known else None,
-            categories=self.categories,
+            categories=MappingProxyType(self.categories),  # Prefect walks through dicts, item by item
             uncounted=self.uncounted,
             top_share=self._top_share(sample),
         )

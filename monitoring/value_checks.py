@@ -106,10 +106,11 @@ def unseen_categories(item: Inspection) -> Iterator[Breach]:
     40, 1953). A list that stands in a file is complete.
     """
     for name, profile in item.sound():
-        known = item.contract.rules(name).categories
-        if known is None or not profile.categories:
+        rules = item.contract.rules(name)
+        if rules.categories is None or not profile.categories:
             continue
-        unseen = {text: count for text, count in profile.categories.items() if text not in set(known)}
+        known = set(rules.categories)
+        unseen = {text: count for text, count in profile.categories.items() if text not in known}
         share = sum(unseen.values()) / item.window.rows
         bound = 0.0
         if item.terms.stated.rules(name).categories is None and item.terms.reference is not None:
@@ -134,5 +135,7 @@ def constant_columns(item: Inspection) -> Iterator[Breach]:
         # A rare event is absent from most windows: only a constant that sampling would hardly give counts.
         chance = before.top_share**present
         if chance < item.terms.limits.constant_chance:
-            text = f"the feature {name!r} is {profile.constant!r} in every row, and varies in the reference"
+            value = profile.constant
+            shown = repr(value)[:40] if isinstance(value, str) else f"{value:.6g}"
+            text = f"the feature {name!r} is {shown} in every row, and varies in the reference"
             yield Breach(column=name, message=text, observed=chance, bound=item.terms.limits.constant_chance)

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from histories import bootstrap, history, quarantined, scored
 from monitoring.contract import ColumnRules, Contract
+from monitoring.event_times import EventTimes
 from monitoring.inspection import Terms
-from monitoring.past_windows import PastWindows
+from monitoring.past_windows import PastWindows, past_windows
 from monitoring.profile import profile_frame
 from monitoring.quality import quarantine_reason
 from test_quality import LATE, NOW, SCHEMA, TERMS, cells, judged, sound
@@ -130,6 +132,24 @@ def test_rules_that_hold_for_no_feature_are_named_and_change_nothing() -> None:
 def test_a_window_taken_again_is_not_late_as_a_whole() -> None:
     later = PastWindows(ends=(NOW + timedelta(days=30),))
     assert judged(sound(), replace(TERMS, past=later)) == []
+
+
+def test_earlier_windows_are_those_of_the_ledger_that_were_not_set_aside() -> None:
+    times = EventTimes(earliest=NOW, latest=NOW + timedelta(days=1), largest_gap_seconds=60.0)
+    later = replace(times, latest=NOW + timedelta(days=2), largest_gap_seconds=90.0)
+    past = history(
+        replace(bootstrap("day-1", rows=10), times=times),
+        quarantined("day-2"),
+        replace(scored("day-3"), times=later),
+        bootstrap("day-4", rows=30),
+    )
+    everything = past_windows(past, "day-5", None)
+    assert everything == PastWindows(
+        rows=(10, 1_000, 30), gaps_seconds=(60.0, 90.0), ends=(times.latest, later.latest)
+    )
+    of_champion = past_windows(past, "day-5", {"day-1", "elsewhere"})
+    assert of_champion == replace(everything, rows=(10,), gaps_seconds=(60.0,))
+    assert past_windows(past, "day-3", None).ends == (times.latest,)
 
 
 def test_a_tiny_variance_is_a_range_of_its_own() -> None:
