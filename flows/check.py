@@ -92,14 +92,14 @@ def newest_window(installation: Installation, source: str) -> tuple[Source, Wind
     if "://" in source or not path.is_file():
         opened = installation.source(source)
         return opened, opened.windows()[-1]
-    opened = installation.source(str(path.parent))
-    if suffix_of(path.name) is None:
+    if (suffix := suffix_of(path.name)) is None:
         raise ConfigurationError(
             f"{source} is no .parquet, .csv or .csv.gz",
             hint="name such a file, a folder or s3://bucket/prefix",
         )
-    objects = tuple(item for item in opened.store.list() if item.key == path.name)
-    return opened, Window(id=path.name[: -len(suffix_of(path.name) or "")], objects=objects)
+    store = LocalStore(path.parent)
+    opened = Source(store=store, csv=installation.settings.csv)
+    return opened, Window(id=path.name[: -len(suffix)], objects=(store.find(path.name),))
 
 
 def profile_window(source: Source, window: Window, schema: FeatureSchema, *, seed: int) -> WindowProfile:

@@ -122,6 +122,16 @@ def test_a_bad_column_is_named_and_the_others_are_as_ever(
     assert (found.drift is None) == (severity == "quarantine")
 
 
+def test_one_file_is_checked_whatever_lies_beside_it(installation: Installation, tmp_path: Path) -> None:
+    normal_rows(400, seed=5).to_csv(tmp_path / "window.CSV", index=False)
+    (tmp_path / "window.parquet").write_bytes(b"another window of the same name")
+    found = checked(installation, tmp_path / "window.CSV")
+    assert (found.window_id, found.findings, found.rows) == ("window", [], 400)
+    (tmp_path / "notes.txt").write_text("no data")
+    with pytest.raises(ConfigurationError, match=r"notes.txt is no .parquet, .csv or .csv.gz"):
+        checked(installation, tmp_path / "notes.txt")
+
+
 def test_a_damaged_file_is_a_finding(installation: Installation, tmp_path: Path) -> None:
     path = tmp_path / "window.parquet"
     normal_rows(400).to_parquet(path)
