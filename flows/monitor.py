@@ -87,8 +87,8 @@ def store_scores(
 def check_drift(rows: pd.DataFrame, champion: Champion, settings: Settings) -> DriftVerdict:
     """Compare a window with the champion's reference: Evidently's distances, our calibrated verdict."""
     schema, policy = champion.schema, settings.drift
-    scores = column_scores(champion.reference, rows, schema, seed=settings.training.seed)
     seed = settings.training.seed
+    scores = column_scores(champion.reference, rows, schema, policy.methods_of(schema), seed=seed)
     thresholds = calibrate_thresholds(champion.reference, schema, rows=len(rows), policy=policy, seed=seed)
     return drift_verdict(scores, schema, thresholds, rows=len(rows), policy=policy)
 

@@ -6,19 +6,23 @@ unless it is set already.
 
 import os
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from scipy.stats import ks_2samp
 
-from monitoring.distances import METHODS, ROW_CAP, capped_sample, constant_score, without_far_tails
+from monitoring.distances import METHODS, ROW_CAP, capped_sample, comparable
 from monitoring.frames import clean_frame
-from training.types import FeatureSchema
+from training.types import ColumnKind, FeatureSchema
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 with warnings.catch_warnings():
     # Evidently 0.7.23 touches deprecated names of NumPy and Litestar while it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
     from evidently import DataDefinition, Dataset, Report
+    from evidently.legacy.calculations.stattests import StatTest, register_stattest
+    from evidently.legacy.core import ColumnType
     from evidently.metrics import ValueDrift
 
 FURTHEST = 1e12
@@ -28,24 +32,24 @@ SIGNIFICANT_BITS = 40
 """Standardised values keep this precision (1e-12): NumPy cannot split a range of a few floats into bins."""
 
 
-def column_scores(
+def column_scores(  # noqa: PLR0913 - two sides, what they are, and how they are compared
     reference: pd.DataFrame,
     current: pd.DataFrame,
     schema: FeatureSchema,
+    methods: Mapping[str, str],
     *,
     seed: int = 0,
     row_cap: int = ROW_CAP,
 ) -> dict[str, float | None]:
     """Measure how far each feature of `current` is from `reference`, by the methods of `distances.METHODS`.
 
-    Numeric features are standardised by the reference first, because Evidently floors the deviation it
-    norms by at 0.001 and so cannot see a column of small values move. A feature that is constant in the
-    reference has no deviation and is scored by `distances.constant_score`.
+    Both sides are brought into the form of `distances.comparable` first.
 
     Args:
         reference: The champion's reference (rows, columns).
         current: The window (rows, columns).
         schema: The champion's schema.
+        methods: The method of each feature.
         seed: Of the draw of rows.
         row_cap: Rows of either side that are compared.
 
@@ -60,35 +64,26 @@ def column_scores(
     scores: dict[str, float | None] = dict.fromkeys(schema.names())
     compared: dict[str, str] = {}
     for column in schema.features:
-        old, new = before[column.name].dropna(), after[column.name].dropna()
-        if old.empty or new.empty:
-            continue
-        if column.kind == "categorical":
-            compared[column.name] = METHODS["categorical"]
-        elif old.min() == old.max():
-            differing = float((new != old.iloc[0]).mean())
-            scores[column.name] = float(constant_score(differing, reference_rows=len(old)))
-        else:
-            compared[column.name] = METHODS["numeric"]
-            old = without_far_tails(before[column.name], before[column.name])
-            new = without_far_tails(after[column.name], before[column.name])
-            before[column.name], after[column.name] = _standardised(old, new)
+        name, method = column.name, METHODS[methods[column.name]]
+        if before[name].notna().any() and after[name].notna().any():
+            old, new = comparable(before[name], after[name], column.kind, method)
+            before[name], after[name] = (_drawable(side, column.kind) for side in (old, new))
+            compared[name] = method.evidently
     if compared:
-        scores.update(_report(before, after, schema, compared))
+        categorical = {name for name in compared if _as_category(schema, name, methods[name])}
+        scores.update(_report(before, after, compared, categorical))
     return scores
 
 
-def _standardised(reference: pd.Series, current: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """Express both columns in the reference's deviations from its mean."""
-    size = float(reference.abs().max())  # dividing by it first keeps squares of huge values finite
-    centre, deviation = float((reference / size).mean()), float((reference / size).std(ddof=0))
-    with np.errstate(over="ignore"):
-        old, new = ((values / size - centre) / deviation for values in (reference, current))
-    return _drawable(old), _drawable(new)
+def _as_category(schema: FeatureSchema, name: str, method: str) -> bool:
+    """Whether Evidently is to compare value by value: words, and bins where it would make its own."""
+    return name in schema.names("categorical") or method == "psi"
 
 
-def _drawable(values: pd.Series) -> pd.Series:
-    """Spare Evidently the values whose histogram, which it draws unasked, would end the whole report."""
+def _drawable(values: pd.Series, kind: ColumnKind) -> pd.Series:
+    """Spare Evidently the numbers whose histogram, which it draws unasked, would end the whole report."""
+    if kind == "categorical":
+        return values
     mantissa, exponent = np.frexp(values.clip(-FURTHEST, FURTHEST))
     rounded: pd.Series = np.ldexp(
         np.round(mantissa * 2.0**SIGNIFICANT_BITS) / 2.0**SIGNIFICANT_BITS, exponent
@@ -97,13 +92,13 @@ def _drawable(values: pd.Series) -> pd.Series:
 
 
 def _report(
-    reference: pd.DataFrame, current: pd.DataFrame, schema: FeatureSchema, methods: dict[str, str]
+    reference: pd.DataFrame, current: pd.DataFrame, methods: dict[str, str], categorical: set[str]
 ) -> dict[str, float | None]:
     """Run one report over columns that have values on both sides."""
     names = list(methods)
     definition = DataDefinition(
-        numerical_columns=[name for name in schema.names("numeric") if name in methods],
-        categorical_columns=[name for name in schema.names("categorical") if name in methods],
+        numerical_columns=[name for name in names if name not in categorical],
+        categorical_columns=[name for name in names if name in categorical],
     )
     # Verdicts are ours; the threshold only keeps Evidently from looking for one.
     metrics = [ValueDrift(column=name, method=method, threshold=0.1) for name, method in methods.items()]
@@ -114,3 +109,22 @@ def _report(
         )
     values = {item["config"]["column"]: float(item["value"]) for item in snapshot.dict()["metrics"]}
     return {name: values[name] if np.isfinite(values[name]) else None for name in names}
+
+
+def _ks_distance(
+    reference: pd.Series, current: pd.Series, _: ColumnType, threshold: float
+) -> tuple[float, bool]:
+    """Kolmogorov-Smirnov distance, where Evidently's own "ks" gives the p-value."""
+    distance = float(ks_2samp(reference, current, method="asymp").statistic)
+    return distance, distance >= threshold
+
+
+register_stattest(
+    StatTest(
+        name=METHODS["ks"].evidently,
+        display_name="Kolmogorov-Smirnov distance",
+        allowed_feature_types=[ColumnType.Numerical],
+        default_threshold=0.1,
+    ),
+    _ks_distance,
+)

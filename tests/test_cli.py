@@ -98,7 +98,7 @@ def test_an_unreachable_store_is_worth_retrying(
         ("[training]\npool = 'cloud'", "pool is 'cloud'; allowed are local"),
         ("[training]\ntimeout_seconds = nan", "timeout_seconds is nan"),
         ("[training]\nrnks = 2", "unknown key rnks; allowed are"),
-        ("[drift]\ndrift_share = 0", "drift_share is 0.0"),
+        ("[drift]\ndrift_share = 2", "drift_share is 2.0"),
         ("[gates]\nmargin = 7", "margin from 0, below 1"),
         ("[quality]\nmin_rows = 0", "min_rows is 0"),
         ("[retraining]\ndrifted = 4", "drifted is 4 of 3"),
