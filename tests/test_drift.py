@@ -252,11 +252,16 @@ def test_a_column_of_words_never_seen_is_expected_to_bring_new_ones() -> None:
         texts = [f"{prefix}{number}" for number in np.minimum(generator.zipf(1.5, rows), 4_000)]
         return pd.DataFrame({"word": pd.Series(texts, dtype=object)})
 
-    reference = words("w", 3_000)
-    bound = calibrate_thresholds(reference, schema, rows=300, policy=POLICY, seed=0)["word"]
-    found = [distances(reference, words("w", 300), schema)["word"] for _ in range(20)]
-    assert sum((score or 0.0) >= bound for score in found) <= 1
-    assert (distances(reference, words("v", 300), schema)["word"] or 0.0) > bound
+    alarms = 0
+    for draw in range(
+        5
+    ):  # the promise is one over references: a single odd one sees odd windows again and again
+        reference = words("w", 3_000)
+        bound = calibrate_thresholds(reference, schema, rows=300, policy=POLICY, seed=draw)["word"]
+        found = [distances(reference, words("w", 300), schema)["word"] for _ in range(20)]
+        alarms += sum((score or 0.0) >= bound for score in found)
+        assert (distances(reference, words("v", 300), schema)["word"] or 0.0) > bound
+    assert alarms <= 2, "more than 2 of 100 have a chance of 0.5 % at a third of 1 %"
 
 
 @pytest.mark.parametrize("method", ["wasserstein", "ks", "psi"])
