@@ -30,6 +30,9 @@ RARE = 0.01
 deviation, the share of such values must then move by 0.01 to make a distance of 0.1."""
 
 FREQUENT = 30
+"""Rows of the reference from which on a category is compared by itself; at 10, the luck of which categories
+reach it made false alarms."""
+
 SELDOM, NEVER = "\0seldom seen", "\0never seen"
 
 EMPTY_SHARE = 0.0001

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from monitoring.distances import METHODS, NEVER, RARE, ROW_CAP, FloatArray, Method, capped_sample, comparable
+from monitoring.cells import cells_of
+from monitoring.distances import METHODS, ROW_CAP, FloatArray, capped_sample
 from monitoring.frames import clean_frame
 from training.errors import ConfigurationError, InvalidArtifactError
 from training.types import ColumnDrift, ColumnKind, DriftStatus, DriftVerdict, FeatureSchema
@@ -26,8 +26,8 @@ WINDOWS, LEAST_WINDOWS = 2_000, 400
 """Unchanged windows that are drawn, and how few at least for very wide tables."""
 
 CELL_BUDGET = 40_000_000
-CELLS = 64
-JEFFREYS = 0.5
+"""Drawn windows times cells of all columns: what keeps a table of thousands of columns to seconds."""
+
 SHOWN_COLUMNS = 5
 
 
@@ -199,7 +199,7 @@ def calibrate_thresholds(
             "the champion's reference has no rows", hint="Train a model from windows that have rows."
         )
     methods = {name: METHODS[method] for name, method in policy.methods_of(schema).items()}
-    cells = [_cells(clean[column.name], column.kind, methods[column.name]) for column in schema.features]
+    cells = [cells_of(clean[column.name], column.kind, methods[column.name]) for column in schema.features]
     budget = CELL_BUDGET // sum(len(column.values) for column in cells)
     draws, window = int(np.clip(budget, LEAST_WINDOWS, WINDOWS)), max(1, min(rows, ROW_CAP))
     generator = np.random.default_rng(seed)
@@ -213,67 +213,8 @@ def calibrate_thresholds(
     return dict(zip(schema.names(), thresholds.tolist(), strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cells:
-    """What one column is drawn from.
-
-    Attributes:
-        values: What the rows of each cell hold (cells,).
-        counts: Rows of the reference in each cell (cells,).
-        weights: Parameters of the posterior of the cells' shares, with that of missing last (cells + 1,).
-    """
-
-    values: npt.NDArray[np.generic]
-    counts: FloatArray
-    weights: FloatArray
-
-    @property
-    def shares(self) -> FloatArray:
-        """The reference's share of each cell among the rows with a value (cells,)."""
-        shares: FloatArray = self.counts / self.counts.sum()
-        return shares
-
-    def windows(self, rows: int, draws: int, generator: np.random.Generator) -> FloatArray:
-        """Return the shares (draws, cells) of windows from sources that the reference may stem from."""
-        gammas = generator.standard_gamma(self.weights, (draws, len(self.weights)))
-        drawn = generator.multinomial(rows, gammas / gammas.sum(axis=1, keepdims=True))
-        return _shares(drawn[:, :-1])
-
-
-def _shares(counts: npt.NDArray[np.float64] | npt.NDArray[np.int64]) -> FloatArray:
-    shares: FloatArray = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return shares
-
-
-def _cells(sample: pd.Series, kind: ColumnKind, method: Method) -> _Cells:
-    """Divide a column of the reference into cells.
-
-    Numbers fall into at most `CELLS` cells of equal count: the gap of two distribution functions is needed at
-    no more places. Categories get one more cell for those never seen, as likely as there are rows whose
-    category was seen once (Good, Biometrika 40, 1953); columns that hardly ever vary get cells for below
-    and above.
-    """
-    seen_once = float((sample.value_counts() == 1).sum())
-    sample, _ = comparable(sample, sample, kind, method)
-    if kind == "numeric" and sample.nunique() > CELLS:
-        sample = sample.groupby(np.ceil(sample.rank(method="first", pct=True) * CELLS)).transform("mean")
-    present = sample.value_counts().sort_index()
-    if kind == "numeric" and (sample.abs() <= RARE).sum() == present.sum() > 0:
-        present = present.reindex([-RARE, 0.0, RARE], fill_value=0)
-    elif kind == "categorical" and len(present):
-        present = present.reindex([*present.index, NEVER], fill_value=0)
-    counts: FloatArray = present.to_numpy().astype(np.float64)
-    weights = counts + JEFFREYS
-    if kind == "categorical" and len(present):
-        weights[-1] = max(JEFFREYS, seen_once)
-        weights[:-1] *= max(0.0, 1 - seen_once / counts.sum())
-    return _Cells(
-        values=present.index.to_numpy(), counts=counts, weights=np.append(weights, sample.isna().sum())
-    )
-
-
 def _joint_bounds(scores: FloatArray, floors: FloatArray, alpha: float) -> FloatArray:
-    """Return bounds (columns,) that no column reaches in 1 - alpha of the resamples."""
+    """Return bounds (columns,) that no column reaches in 1 - alpha of the drawn windows."""
     middle = np.median(scores, axis=1)
     spread = np.quantile(scores, 0.99, axis=1) - middle
     spread[spread == 0] = np.finfo(float).tiny

@@ -34,23 +34,6 @@ class FailureRecord:
     kind: Literal["failure"] = "failure"
 
 
-SCORE_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreSummary:
-    """What the ledger keeps of a window's anomaly scores.
-
-    Attributes:
-        quantiles: The scores' values at `SCORE_QUANTILES`.
-        block_ranks: Mean rank of the scores among the champion's calibration scores, 0 to 1, of successive
-            blocks of rows: the stream that slow drift shows in.
-    """
-
-    quantiles: tuple[float, ...]
-    block_ranks: tuple[float, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecord:
     """A window was taken, and this is what was found; `schema` is set for bootstrap windows.
@@ -67,7 +50,6 @@ class WindowRecord:
     champion_version: str | None = None
     alerts: int | None = None
     configuration: str = ""
-    scores: ScoreSummary | None = None
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
     kind: Literal["window"] = "window"

@@ -73,9 +73,6 @@ def _drift(verdict: DriftVerdict) -> dict[str, Any]:
         "share": verdict.share,
         "reason": verdict.reason,
         "columns": verdict.drifted_columns,
-        "tests": [
-            {"test": test.test, "status": test.status.value, "reason": test.reason} for test in verdict.tests
-        ],
     }
 
 

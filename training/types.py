@@ -163,25 +163,13 @@ class ColumnDrift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftTest:
-    """One test of a window beside its columns'; `statistic` is None when it could not be computed."""
-
-    test: Literal["joint", "scores", "stream"]
-    status: DriftStatus
-    statistic: float | None
-    bound: float | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DriftVerdict:
-    """The verdict on one window over all tests; `share` is the share of the scored columns that drifted."""
+    """The verdict on one window; `share` is the share of the scored columns that drifted."""
 
     status: DriftStatus
     share: float | None
     reason: str
     columns: tuple[ColumnDrift, ...] = ()
-    tests: tuple[DriftTest, ...] = ()
 
     @property
     def drifted_columns(self) -> list[str]:
