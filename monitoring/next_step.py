@@ -72,6 +72,20 @@ def next_step(history: History, listed: Sequence[Window], configuration: str = "
     return TakeWindow(window=due[0]) if due else None
 
 
+def in_flight(history: History, listed: Sequence[Window]) -> str | None:
+    """Say which training or candidate is under way; None when a new training may be decided.
+
+    A training is under way from its decision until it ended, its candidate until its gates have judged it,
+    and an undecided one until a person has. A decided training whose windows are all gone is none.
+    """
+    if training := history.unjudged_training():
+        return f"version {training.version} waits for its gates"
+    if history.challenger:
+        return f"version {history.challenger} waits for a person"
+    pending = _pending_training(history, listed)
+    return f"the {pending} is pending" if pending else None
+
+
 def _pending_training(history: History, listed: Sequence[Window]) -> Train | None:
     """Return the training that was decided on, with those of its windows that are still as taken."""
     record = history.pending_decision()
