@@ -45,7 +45,9 @@ def retraining_inputs(
         history.windows_since(entry) for entry in (history.last_training, history.champion_since)
     )
     return RetrainingInputs(
-        windows=_first_windows(record, history) if history.champion is None else _scored(record, history, policy),
+        windows=_first_windows(record, history)
+        if history.champion is None
+        else _scored(record, history, policy),
         champion=history.champion,
         now=now,
         day=day,

@@ -164,7 +164,7 @@ class History:
 
     @property
     def champion_since(self) -> Entry | None:
-        """The entry of the champion's training; of its last move, where the ledger knows no training of it."""
+        """The entry of the champion's training, or of its last move if the ledger knows no training."""
         moves = self.champion_moves()
         return (self.registration_of(moves[-1][1].version) or moves[-1][0]) if moves else None
 
@@ -173,7 +173,11 @@ class History:
         days: list[date] = []
         decided: datetime | None = None
         for entry in self.entries:
-            if isinstance(entry.record, WindowRecord) and entry.record.decision and entry.record.decision.retrain:
+            if (
+                isinstance(entry.record, WindowRecord)
+                and entry.record.decision
+                and entry.record.decision.retrain
+            ):
                 decided = entry.record.event_time or entry.at
             elif isinstance(entry.record, TrainingRecord):
                 days.append((decided or entry.at).astimezone(UTC).date())
@@ -212,6 +216,15 @@ class History:
             if record.decision is not None and record.decision.retrain
         ]
         return pending[-1] if pending else None
+
+    def muted_after(self, record: WindowRecord) -> bool:
+        """Whether a person muted retraining after a window was taken."""
+        for entry in reversed(self.entries):
+            if entry.record is record:
+                return False
+            if isinstance(entry.record, MuteRecord) and entry.record.until is not None:
+                return True
+        return False
 
     def due(self, listed: Iterable[Window], configuration: str) -> list[Window]:
         """The windows to take: never taken, or set aside and since repaired or to be read otherwise."""

@@ -37,7 +37,7 @@ def first_model(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal 
 
 
 def drift(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None:
-    """Ask for a training on the drifted ones of the last windows, when they are many and the newest is one."""
+    """Ask for a training on those of the last windows that drifted: many of them, the newest among them."""
     if inputs.champion is None:
         return None
     recent = inputs.windows[-policy.of :]
@@ -52,7 +52,7 @@ def drift(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None
 
 
 def age(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None:
-    """Ask for a training on the newest judged windows, when the model is old and the last training is not new."""
+    """Ask for a training on the newest judged windows when the model is old, drift or not."""
     if policy.max_age_windows is None or inputs.model_age is None:
         return None
     aged = f"the model is {inputs.model_age} windows old (policy: {policy.max_age_windows})"
@@ -78,7 +78,7 @@ def rows(_: RetrainingInputs, policy: RetrainingPolicy, proposal: Proposal) -> s
     """Hold until the windows to be trained on have enough rows."""
     if proposal.rows >= policy.min_rows:
         return None
-    return f"its windows hold {proposal.rows} rows; the policy asks for {policy.min_rows}"
+    return f"{proposal.rows} of {policy.min_rows} rows to train on"
 
 
 def cooldown(inputs: RetrainingInputs, policy: RetrainingPolicy, _: Proposal) -> str | None:
@@ -98,7 +98,7 @@ def budget(inputs: RetrainingInputs, policy: RetrainingPolicy, _: Proposal) -> s
     """Hold when the day's trainings are used up."""
     if inputs.trainings_today < policy.daily_trainings:
         return None
-    return f"{inputs.trainings_today} trainings on {inputs.day}; the policy allows {policy.daily_trainings} a day"
+    return f"{inputs.trainings_today} of {policy.daily_trainings} trainings on {inputs.day}"
 
 
 def mute(inputs: RetrainingInputs, _: RetrainingPolicy, __: Proposal) -> str | None:
@@ -121,15 +121,19 @@ HOLDS: Final[dict[str, Callable[[RetrainingInputs, RetrainingPolicy, Proposal], 
 def decide_retraining(inputs: RetrainingInputs, policy: RetrainingPolicy) -> RetrainingDecision:
     """Decide after the newest window; what holds a training back does not hide what asked for it."""
     proposals = {
-        name: proposal for name, trigger in TRIGGERS.items() if (proposal := trigger(inputs, policy)) is not None
+        name: proposal
+        for name, trigger in TRIGGERS.items()
+        if (proposal := trigger(inputs, policy)) is not None
     }
     asking = [name for name, proposal in proposals.items() if proposal.windows]
     if not asking:
-        reason = "; ".join(proposal.reason for proposal in proposals.values())
-        return RetrainingDecision(retrain=False, reason=reason, inputs=inputs, policy=policy)
+        quiet = "; ".join(proposal.reason for proposal in proposals.values())
+        return RetrainingDecision(retrain=False, reason=quiet, inputs=inputs, policy=policy)
     trigger = next((name for name in asking if proposals[name].rows >= policy.min_rows), asking[0])
     proposal = proposals[trigger]
-    held = {name: reason for name, hold in HOLDS.items() if (reason := hold(inputs, policy, proposal)) is not None}
+    held = {
+        name: reason for name, hold in HOLDS.items() if (reason := hold(inputs, policy, proposal)) is not None
+    }
     return RetrainingDecision(
         retrain=not held,
         reason=f"{proposal.reason}, held back: {'; '.join(held.values())}" if held else proposal.reason,

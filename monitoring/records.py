@@ -130,13 +130,7 @@ class MuteRecord:
 
 
 Record = (
-    ClaimRecord
-    | FailureRecord
-    | WindowRecord
-    | TrainingRecord
-    | PromotionRecord
-    | SettledRecord
-    | MuteRecord
+    ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord | MuteRecord
 )
 
 

@@ -200,10 +200,10 @@ class RetrainingPolicy:
         drifted: Windows that must have drifted, the newest among them, ...
         of: ... of this many of the newest. Only windows scored since the last training count, so that a
             refused candidate is followed by new evidence and not by the same training again.
-        min_rows: Rows that the windows to be trained on must hold. All of them are newer than the last training.
+        min_rows: Rows that the windows to be trained on must hold, all of them newer than the last training.
         bootstrap_windows: Windows for the first model, and for a retraining by age.
         cooldown_windows: Windows that pass after a training before the next one may be decided.
-        max_age_windows: Windows after which the champion's training is repeated without a drift; None for never.
+        max_age_windows: Windows after which the champion's training is repeated without a drift, if given.
         daily_trainings: Trainings in a UTC day of the windows' own time, failed ones too.
     """
 
@@ -228,7 +228,7 @@ class RetrainingPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowOutlook:
-    """What the retraining policy knows of one window; `status` is None for one from before the first model."""
+    """What the retraining policy knows of one window; `status` is None before the first model."""
 
     id: str
     rows: int
