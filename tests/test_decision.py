@@ -1,5 +1,6 @@
 """What a decision is gathered from, and a ledger's decisions made again from the ledger alone."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pandas as pd
@@ -13,7 +14,15 @@ from monitoring.decision import event_time, retraining_inputs, with_decision
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, TakeWindow, Train, in_flight, next_step
 from monitoring.policy import decide_retraining
-from monitoring.records import ClaimRecord, Entry, MuteRecord, Record, WindowRecord
+from monitoring.records import (
+    ClaimRecord,
+    Entry,
+    MuteRecord,
+    PromotionRecord,
+    Record,
+    TrainingRecord,
+    WindowRecord,
+)
 from training.types import (
     DriftStatus,
     PromotionOutcome,
@@ -92,14 +101,10 @@ def test_a_training_whose_windows_are_gone_is_not_waited_for() -> None:
 
 class TestDays:
     def test_a_training_counts_on_the_day_of_the_window_that_decided_it(self) -> None:
-        decided = WindowRecord(
-            **{**_fields(ASKED_FOR[1]), "event_time": datetime(2020, 5, 1, 23, tzinfo=UTC)}
-        )
+        decided = replace(ASKED_FOR[1], event_time=datetime(2020, 5, 1, 23, tzinfo=UTC))
         past = history(*FIRST_MODEL, ASKED_FOR[0], decided, scored("later"), trained("2", "c", "d"))
         assert past.training_days() == [START.date(), date(2020, 5, 1)]
-        newest = WindowRecord(
-            **{**_fields(scored("e", DRIFTED)), "event_time": datetime(2020, 5, 1, tzinfo=UTC)}
-        )
+        newest = replace(scored("e", DRIFTED), event_time=datetime(2020, 5, 1, tzinfo=UTC))
         assert gathered(*[entry.record for entry in past.entries], newest=newest).trainings_today == 1
 
     def test_without_event_times_the_ledger_says_the_day(self) -> None:
@@ -113,7 +118,7 @@ class TestDays:
             "2099-01-01T00:00:00Z",
             "1970-01-01T00:00:00Z",
         ]
-        frame = pd.DataFrame({"at": pd.Series(times).astype(kind)})
+        frame = pd.DataFrame({"at": times}).astype({"at": kind})
         assert event_time(frame, "at", NOW) == datetime(2026, 1, 3, tzinfo=UTC)
         assert event_time(frame, "at", datetime(2026, 1, 2, tzinfo=UTC)) == datetime(2026, 1, 2, tzinfo=UTC)
         assert event_time(frame, None, NOW) is None
@@ -126,7 +131,8 @@ class TestMute:
             MuteRecord(until=NOW - timedelta(days=2), reason="over"),
             MuteRecord(until=NOW + timedelta(days=2), reason="repairs"),
         )
-        assert (mute := past.mute(NOW)) is not None
+        mute = past.mute(NOW)
+        assert mute is not None
         assert mute.reason == "repairs"
         assert past.mute(NOW + timedelta(days=2)) is None
 
@@ -168,8 +174,7 @@ class TestMute:
         assert next_step(History(entries=tuple(at_work)), listed) == training
 
 
-def _fields(record: Record) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+VERDICTS = [PromotionOutcome.PROMOTED, PromotionOutcome.REFUSED, PromotionOutcome.UNDECIDED]
 
 
 @st.composite
@@ -193,23 +198,21 @@ def runs(draw: st.DrawFn) -> tuple[list[Entry], RetrainingPolicy]:
         match step:
             case TakeWindow(window=taken):
                 if draw(st.integers(0, 9)) == 0:
-                    until = draw(
-                        st.none() | st.integers(1, 30).map(lambda hours: now + timedelta(hours=hours))
-                    )  # noqa: B023 - drawn at once
+                    hours = draw(st.none() | st.integers(1, 30))
+                    until = now + timedelta(hours=hours) if hours else None
                     past = appended(past, MuteRecord(until=until, reason="a person"), now)
                 first = past.champion is None
                 status = draw(st.sampled_from(DriftStatus))
                 record = bootstrap(taken.id) if first else scored(taken.id, status)
                 day = START + timedelta(days=len(past.windows) // 3)
-                fields = {**_fields(record), "event_time": day, "window": version_of(taken)}
-                made = WindowRecord(**fields)  # type: ignore[arg-type] # copied from a record
+                made = replace(record, event_time=day, window=version_of(taken))
                 past = appended(past, with_decision(made, past, policy, listed=listed, now=now), now)
             case Train(windows=windows):
                 versions += 1
                 version = str(versions) if draw(st.integers(0, 3)) else None
                 past = appended(past, trained(version, *[item.id for item in windows]), now)
             case Judge(training=training):
-                outcome = draw(st.sampled_from([PromotionOutcome.PROMOTED, PromotionOutcome.REFUSED]))
+                outcome = draw(st.sampled_from(VERDICTS))
                 past = appended(past, judged(str(training.version), outcome, past.champion), now)
             case Settle(promotion=promotion):
                 past = appended(past, settled(promotion.version), now)
@@ -234,7 +237,8 @@ def test_every_stored_decision_of_a_ledger_is_made_again_from_the_ledger(
     for place, entry in enumerate(entries):
         if not isinstance(record := entry.record, WindowRecord):
             continue
-        assert (stored := record.decision) is not None
+        stored = record.decision
+        assert stored is not None
         assert stored.inputs is not None
         assert stored.policy == run[1]
         assert decide_retraining(stored.inputs, stored.policy) == stored
@@ -265,9 +269,9 @@ def test_no_life_of_a_model_breaks_the_policy(run: tuple[list[Entry], Retraining
                     days.append(record.event_time.date())
                     assert days.count(days[-1]) <= policy.daily_trainings
                     under_way = True
-            case _ if record.kind == "training":
+            case TrainingRecord():
                 under_way, windows_since = record.outcome == "registered", 0
-            case _ if record.kind == "promotion":
-                under_way = False
+            case PromotionRecord():
+                under_way = record.outcome is PromotionOutcome.UNDECIDED
             case _:
                 pass

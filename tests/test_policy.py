@@ -15,12 +15,12 @@ STABLE, DRIFTED, INCONCLUSIVE = DriftStatus.STABLE, DriftStatus.DRIFTED, DriftSt
 NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)
 
 
-def inputs(*statuses: DriftStatus | None, rows: int = 1_000, **other: Any) -> RetrainingInputs:
+def inputs(*statuses: DriftStatus | None, rows: int = 1_000) -> RetrainingInputs:
     windows = tuple(
         WindowOutlook(id=f"w{place}", rows=rows, status=status) for place, status in enumerate(statuses)
     )
-    given = {"champion": "1", "now": NOW, "day": NOW.date(), "since_training": len(windows)} | other
-    return RetrainingInputs(windows=windows, **given)
+    since = len(windows)
+    return RetrainingInputs(windows=windows, champion="1", now=NOW, day=NOW.date(), since_training=since)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_each_hold_keeps_what_was_asked_for_and_says_why(
 ) -> None:
     bounds = RetrainingPolicy(bootstrap_windows=2, **policy)
     statuses = (DRIFTED, DRIFTED) if champion else (None, None)
-    decision = decide_retraining(inputs(*statuses, champion=champion, **facts), bounds)
+    decision = decide_retraining(replace(inputs(*statuses), champion=champion, **facts), bounds)
     assert not decision.retrain
     assert decision.held == (held,)
     assert decision.trigger == ("drift" if champion else "first")
@@ -73,15 +73,19 @@ def test_each_hold_keeps_what_was_asked_for_and_says_why(
 
 
 def test_all_holds_are_reported_together() -> None:
-    facts = {"in_flight": "training", "trainings_today": 9, "muted_until": NOW + timedelta(days=1)}
+    facts: dict[str, Any] = {
+        "in_flight": "training",
+        "trainings_today": 9,
+        "muted_until": NOW + timedelta(days=1),
+    }
     policy = RetrainingPolicy(min_rows=9_999, cooldown_windows=9)
-    decision = decide_retraining(inputs(DRIFTED, DRIFTED, **facts), policy)
+    decision = decide_retraining(replace(inputs(DRIFTED, DRIFTED), **facts), policy)
     assert decision.held == tuple(HOLDS)
     assert decision.reason.count(";") == len(HOLDS) - 1
 
 
 def test_nothing_is_held_that_nothing_asks_for() -> None:
-    decision = decide_retraining(inputs(STABLE, in_flight="training"), RetrainingPolicy())
+    decision = decide_retraining(replace(inputs(STABLE), in_flight="training"), RetrainingPolicy())
     assert (decision.retrain, decision.held, decision.windows) == (False, (), ())
 
 
@@ -100,7 +104,9 @@ def test_nothing_is_held_that_nothing_asks_for() -> None:
 def test_an_old_model_is_trained_again(
     statuses: tuple[DriftStatus, ...], age: int, trained_on: tuple[str, ...]
 ) -> None:
-    decision = decide_retraining(inputs(*statuses, model_age=age), RetrainingPolicy(max_age_windows=10))
+    decision = decide_retraining(
+        replace(inputs(*statuses), model_age=age), RetrainingPolicy(max_age_windows=10)
+    )
     assert decision.retrain is bool(trained_on)
     assert decision.windows == trained_on
     assert f"{age} windows old" in decision.reason or decision.trigger == "drift"
@@ -111,12 +117,12 @@ def test_an_old_model_is_trained_again(
     ("windows", "rows", "retrain"), [(1, 900, False), (3, 10, False), (2, 9_000, False), (3, 400, True)]
 )
 def test_the_first_training_waits_for_windows_and_rows(windows: int, rows: int, retrain: bool) -> None:
-    first = inputs(*[None] * windows, rows=rows, champion=None, since_training=None)
+    first = replace(inputs(*[None] * windows, rows=rows), champion=None, since_training=None)
     assert decide_retraining(first, RetrainingPolicy()).retrain is retrain
 
 
 def test_a_mute_ends_at_its_time() -> None:
-    muted = inputs(DRIFTED, DRIFTED, muted_until=NOW + timedelta(seconds=1))
+    muted = replace(inputs(DRIFTED, DRIFTED), muted_until=NOW + timedelta(seconds=1))
     assert not decide_retraining(muted, RetrainingPolicy()).retrain
     assert decide_retraining(replace(muted, now=NOW + timedelta(seconds=1)), RetrainingPolicy()).retrain
 
@@ -155,9 +161,8 @@ def policies(draw: st.DrawFn) -> RetrainingPolicy:
 @st.composite
 def situations(draw: st.DrawFn) -> RetrainingInputs:
     statuses = draw(st.lists(st.sampled_from(DriftStatus), max_size=10))
-    return inputs(
-        *statuses,
-        rows=draw(st.integers(1, 1_500)),
+    return replace(
+        inputs(*statuses, rows=draw(st.integers(1, 1_500))),
         since_training=draw(st.none() | st.integers(1, 12)),
         model_age=draw(st.integers(1, 20)),
         trainings_today=draw(st.integers(0, 4)),
