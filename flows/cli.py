@@ -211,6 +211,44 @@ def unmute(
     typer.echo(f"retraining is allowed again: {reason}")
 
 
+@app.command()
+def backtest(
+    source: Annotated[str, typer.Argument(help="A folder or s3://bucket/prefix with past windows")],
+    policy: Annotated[
+        list[Path] | None, typer.Option(help="TOML with [drift] or [retraining]; may be given again")
+    ] = None,
+    changed_at: Annotated[
+        str | None, typer.Option(help="Window or time of a known change: DRIFTED before it is a false alarm")
+    ] = None,
+    time_column: Annotated[str | None, typer.Option(help="Column with the rows' times")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with labels; never a feature")] = None,
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    drawing: Annotated[Path | None, typer.Option(help="Draw the timeline into this .png or .svg")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, schema_version 1")] = False,
+) -> None:
+    """Tell what policies would have done with past windows; trains nothing and changes nothing."""
+    silence_usage_reports()
+    from flows import backtest_output as output  # noqa: PLC0415 - Matplotlib is heavy
+    from flows.backtest import backtest as replay  # noqa: PLC0415 - Evidently is heavy
+    from flows.backtest import read_policies  # noqa: PLC0415 - likewise
+
+    if drawing is not None:
+        output.drawing_suffix(drawing)
+    overrides = {"home": home, "model": model, "time_column": time_column, "label_column": label_column}
+    settings, policies = read_policies(policy or [], config, dict(overrides))
+    opened = Source(store=open_store(source, settings.s3), csv=settings.csv)
+    with output.progress_bar() as progress:
+        done = replay(settings, policies, opened, changed_at=changed_at, progress=progress)
+    if drawing is not None:
+        output.draw(done, drawing)
+    if as_json:
+        typer.echo(json.dumps(output.as_json(done), indent=2, allow_nan=False))
+        return
+    output.show(done)
+
+
 def move_champion(settings: Settings, past: History, record: PromotionRecord) -> None:
     """Write a person's decision into the ledger and let the aliases follow it."""
     silence_usage_reports()
