@@ -98,7 +98,7 @@ def backtest(
         change_time(changed_at)
         if settings.time_column is None:
             raise ConfigurationError(
-                f"--changed-at {changed_at} is no window of the source, and for a time no time column is known",
+                f"--changed-at {changed_at} is no window of the source, and no time column is known",
                 hint="give --time-column NAME, or name a window",
             )
     by_id = {window.id: window for window in windows}
@@ -156,10 +156,9 @@ def _texts(replays: Sequence[Replay]) -> frozenset[str]:
 
 def _notes(settings: Settings, seconds: list[float]) -> tuple[str, ...]:
     notes = [
-        "no model is trained: after a decision, the reference is what that training would have stored, "
-        "and its candidate passes for promoted",
-        "the data contract, the columns' drift and the decisions are replayed; scores, alerts, tests that "
-        "need a model, and mutes are not",
+        "no model is trained: after a decision, the reference is what its training would have stored",
+        "every candidate passes for promoted",
+        "scores, alerts, tests that need a model, and mutes are not replayed",
     ]
     if seconds:
         notes.append(f"a training takes {median(seconds):.1f} s, the median of {len(seconds)} in the ledger")

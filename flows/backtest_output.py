@@ -188,7 +188,7 @@ def draw(done: Backtest, file: Path) -> None:
         Line2D([], [], marker=marker, color=colour, linestyle="", label=name)
         for name, (marker, colour) in MARKS.items()
     ]
-    figure.legend(handles=[*named, *marks], loc="outside lower center", ncols=len(named) + len(marks))
+    figure.legend(handles=[*named, *marks], loc="outside lower center", ncols=4)
     hidden = file.with_name(f".{file.name}")
     figure.savefig(hidden, format=suffix, dpi=150)
     hidden.replace(file)

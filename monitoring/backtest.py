@@ -59,7 +59,7 @@ class Reading:
 
 
 class Reference:
-    """The rows that windows are compared with, and the newest comparison, for all policies that share them."""
+    """The rows that windows are compared with, and the newest comparison, shared by policies."""
 
     def __init__(self, rows: pd.DataFrame, schema: FeatureSchema, *, trained: int, seed: int) -> None:
         self.rows, self.schema, self.trained, self.seed = rows, schema, trained, seed
@@ -85,13 +85,15 @@ class References:
         self.read, self.seed = read, seed
         self._kept: WeakValueDictionary[tuple[str, ...], Reference] = WeakValueDictionary()
 
-    def after(self, windows: tuple[str, ...], schema: FeatureSchema) -> Reference:
+    def after(self, windows: tuple[str, ...], schema: FeatureSchema | None) -> Reference:
         """Read the windows again and split them as a training does.
 
         Raises:
             InvalidWindowError: A window can no longer be read.
-            TrainingFailedError: There are too few rows to split.
+            TrainingFailedError: There is no schema, or there are too few rows to split.
         """
+        if schema is None:
+            raise TrainingFailedError("there is no valid window to learn the feature schema from")
         if (kept := self._kept.get(windows)) is not None:
             return kept
         rows = pd.concat([clean_frame(self.read(name), schema) for name in windows], ignore_index=True)
@@ -190,8 +192,6 @@ class Replay:
         number = len(self.history.trainings) + 1
         error = None
         try:
-            if self.schema is None:
-                raise TrainingFailedError("there is no valid window to learn the feature schema from")
             windows = tuple(window.id for window in step.windows)
             self.candidate = self.references.after(windows, self.schema)
         except (InvalidWindowError, TrainingFailedError) as failure:

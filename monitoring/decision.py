@@ -8,9 +8,9 @@ import pandas as pd
 
 from monitoring.history import History
 from monitoring.next_step import in_flight
-from monitoring.policy import JUDGED, decide_retraining
+from monitoring.policy import JUDGED, decide_retraining, newest
 from monitoring.records import WindowRecord
-from training.types import RetrainingInputs, RetrainingPolicy, Window, WindowOutlook
+from training.types import DriftStatus, RetrainingInputs, RetrainingPolicy, Window, WindowOutlook
 
 
 def with_decision(
@@ -68,12 +68,17 @@ def _first_windows(record: WindowRecord, history: History) -> tuple[WindowOutloo
 def _scored(record: WindowRecord, history: History, policy: RetrainingPolicy) -> tuple[WindowOutlook, ...]:
     """Return what the triggers can ask for, and no more: it is stored with every window."""
     status = record.drift.status if record.drift else None
-    newest = WindowOutlook(id=record.window.id, rows=record.rows, status=status)
-    since = [*history.outlooks_since_training(), newest]
-    recent = len(since) - policy.of
-    judged = [place for place, outlook in enumerate(since) if outlook.status in JUDGED]
-    kept = set(judged[-policy.bootstrap_windows :])
-    return tuple(outlook for place, outlook in enumerate(since) if place >= recent or place in kept)
+    own = WindowOutlook(id=record.window.id, rows=record.rows, status=status)
+    since = [*history.outlooks_since_training(), own]
+    judged = [outlook for outlook in since if outlook.status in JUDGED]
+    drifted = [outlook for outlook in since if outlook.status is DriftStatus.DRIFTED]
+    kept = (
+        *since[-policy.of :],
+        *newest(judged, at_least=policy.bootstrap_windows, min_rows=policy.min_rows),
+        *newest(drifted, at_least=0, min_rows=policy.min_rows),
+    )
+    names = {outlook.id for outlook in kept}
+    return tuple(outlook for outlook in since if outlook.id in names)
 
 
 def event_time(frame: pd.DataFrame, time_column: str | None, now: datetime) -> datetime | None:

@@ -4,13 +4,21 @@ Each trigger and each hold is one small function that returns its reason. All ho
 that object are reported together. To add one, write a function and add it to `TRIGGERS` or `HOLDS`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from training.types import DriftStatus, RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
 
 JUDGED = (DriftStatus.STABLE, DriftStatus.DRIFTED)
+
+
+def newest(windows: Sequence[WindowOutlook], *, at_least: int, min_rows: int) -> tuple[WindowOutlook, ...]:
+    """Return the newest windows: so many, and as many more as it takes to hold the rows, if they do."""
+    start = max(0, len(windows) - at_least)
+    while start and sum(window.rows for window in windows[start:]) < min_rows:
+        start -= 1
+    return tuple(windows[start:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +45,10 @@ def first_model(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal 
 
 
 def drift(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None:
-    """Ask for a training on those of the last windows that drifted: many of them, the newest among them."""
+    """Ask for a training on those of the last windows that drifted: many of them, the newest among them.
+
+    Drifted windows from further back, but since the last training, join in where the rows are too few.
+    """
     if inputs.champion is None:
         return None
     recent = inputs.windows[-policy.of :]
@@ -48,7 +59,9 @@ def drift(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None
     asked = f"{policy.drifted} of {policy.of}"
     if len(drifted) < policy.drifted:
         return Proposal(reason=f"{counted}; the policy asks for {asked}")
-    return Proposal(reason=f"{counted} (policy: {asked})", windows=drifted)
+    since = [window for window in inputs.windows if window.status is DriftStatus.DRIFTED]
+    wanted = newest(since, at_least=len(drifted), min_rows=policy.min_rows)
+    return Proposal(reason=f"{counted} (policy: {asked})", windows=wanted)
 
 
 def age(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None:
@@ -62,7 +75,8 @@ def age(inputs: RetrainingInputs, policy: RetrainingPolicy) -> Proposal | None:
     if len(judged) < policy.bootstrap_windows or judged[-1] != inputs.windows[-1]:
         needed = f"the newest of {policy.bootstrap_windows} windows that have a drift verdict"
         return Proposal(reason=f"{aged}, and waits for {needed}")
-    return Proposal(reason=aged, windows=judged[-policy.bootstrap_windows :])
+    wanted = newest(judged, at_least=policy.bootstrap_windows, min_rows=policy.min_rows)
+    return Proposal(reason=aged, windows=wanted)
 
 
 Trigger = Literal["first", "drift", "age"]

@@ -72,6 +72,13 @@ def test_each_hold_keeps_what_was_asked_for_and_says_why(
     assert f"held back: {reason}" in decision.reason
 
 
+def test_small_windows_gather_rows_from_drifted_windows_further_back() -> None:
+    policy = RetrainingPolicy()
+    assert decide_retraining(inputs(DRIFTED, DRIFTED, DRIFTED, rows=300), policy).held == ("rows",)
+    decision = decide_retraining(inputs(DRIFTED, STABLE, DRIFTED, DRIFTED, DRIFTED, rows=300), policy)
+    assert (decision.retrain, decision.windows) == (True, ("w0", "w2", "w3", "w4"))
+
+
 def test_all_holds_are_reported_together() -> None:
     facts: dict[str, Any] = {
         "in_flight": "training",
