@@ -1,6 +1,5 @@
 """The flow `monitor`: one window from its objects to a record. It reads like the loop's first half."""
 
-import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,16 +14,16 @@ from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
 from monitoring.contract import Profile
+from monitoring.decision import event_time, with_decision
 from monitoring.drift import calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
-from monitoring.history import History
-from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
+from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema
 from training.errors import InvalidWindowError
-from training.types import DriftStatus, DriftVerdict, FeatureSchema, RetrainingDecision, Window, WindowVersion
+from training.types import DriftStatus, DriftVerdict, FeatureSchema, Window, WindowVersion
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -99,11 +98,14 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     installation = open_installation(settings)
     history = installation.ledger.load()
     champion = installation.champion(history.champion) if history.champion else None
+    opened, now = installation.source(source), datetime.now(UTC)
+    listed = opened.windows() if history.pending_decision() else []
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
         schema = known_schema(champion, history, settings)
-        frame = read_window(installation.source(source), window, schema)
-        digest = refuse_repeated(frame, window, history)
+        frame = read_window(opened, window, schema)
+        digest = content_digest(frame)
+        refuse_repeated(digest, window.id, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
         warnings += check_contract(frame, schema, champion.profile if champion else None, settings)
         rows = clean_frame(frame, schema)
@@ -127,31 +129,22 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         reason="; ".join(warnings) or "valid",
         configuration=settings.reading,
         schema=schema,
+        event_time=event_time(frame, schema.time_column, now),
     )
     if champion is None or scores is None:
-        return replace(record, decision=decide_first(record, history, settings))
+        return with_decision(record, history, settings.retraining, listed=listed, now=now)
     drift = check_drift(rows, champion, settings)
     if drift.status is DriftStatus.DRIFTED:
         emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)
-    return replace(
+    record = replace(
         record,
         outcome="scored",
         schema=None,
         champion_version=champion.version,
         alerts=store_scores(installation, window, rows, champion, scores),
         drift=drift,
-        decision=decide(record, drift, history, settings),
     )
-
-
-def refuse_repeated(frame: pd.DataFrame, window: Window, history: History) -> str:
-    """Return a digest of the rows, unless another window held exactly the same ones."""
-    digest = hashlib.sha256(
-        pd.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
-    ).hexdigest()
-    if twin := history.same_content(digest, window.id):
-        raise InvalidWindowError(f"holds the same rows as window {twin}")
-    return digest
+    return with_decision(record, history, settings.retraining, listed=listed, now=now)
 
 
 def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema, list[str]]:
@@ -162,20 +155,3 @@ def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema
         label_column=settings.label_column,
         ignore=settings.ignore_columns,
     )
-
-
-def decide_first(record: WindowRecord, history: History, settings: Settings) -> RetrainingDecision:
-    """Ask the retraining policy about a first model; a candidate that waits for a person comes first."""
-    if history.challenger:
-        reason = f"version {history.challenger} waits for a person"
-        return RetrainingDecision(retrain=False, reason=reason)
-    earlier = [(past.window.id, past.rows) for past in history.bootstrap_windows()]
-    return decide_first_training([*earlier, (record.window.id, record.rows)], settings.retraining)
-
-
-def decide(
-    record: WindowRecord, drift: DriftVerdict, history: History, settings: Settings
-) -> RetrainingDecision:
-    """Ask the retraining policy about the windows up to this one."""
-    newest = WindowOutlook(id=record.window.id, rows=record.rows, status=drift.status)
-    return decide_retraining([*history.outlooks_since_training(), newest], settings.retraining)

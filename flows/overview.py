@@ -1,6 +1,7 @@
 """`floodmark status` for a person: a table of what happened, and where the model stands."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from rich.table import Table
 
@@ -30,6 +31,8 @@ def overview(history: History, settings: Settings) -> Iterator[Table | str]:
                 pass
     yield table
     yield _standing(history)
+    if (mute := history.mute(datetime.now(UTC))) and mute.until:
+        yield f"no retraining until {mute.until.isoformat(timespec='minutes')}: {mute.reason}"
 
 
 def _standing(history: History) -> str:

@@ -26,12 +26,11 @@ from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
 from monitoring.contract import QualityLimits
 from monitoring.drift import DriftPolicy
-from monitoring.policy import RetrainingPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits
 from training.threshold import CALIBRATORS
-from training.types import DetectorSpec
+from training.types import DetectorSpec, RetrainingPolicy
 
 PREFIX = "FLOODMARK_"
 DEFAULT_FILE = Path("floodmark.toml")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitoring.history import History
-from monitoring.records import PromotionRecord, TrainingRecord
+from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
 from training.types import Window, WindowVersion
 
 
@@ -72,8 +72,26 @@ def next_step(history: History, listed: Sequence[Window], configuration: str = "
     return TakeWindow(window=due[0]) if due else None
 
 
+def in_flight(history: History, listed: Sequence[Window]) -> str | None:
+    """Say which training or candidate is under way; None when a new training may be decided.
+
+    A training is under way from its decision until it ended, its candidate until its gates have judged it,
+    and an undecided one until a person has. A decided training whose windows are all gone is none.
+    """
+    if training := history.unjudged_training():
+        return f"version {training.version} waits for its gates"
+    if history.challenger:
+        return f"version {history.challenger} waits for a person"
+    pending = _pending_training(history, listed)
+    return f"the {pending} is pending" if pending else None
+
+
 def _pending_training(history: History, listed: Sequence[Window]) -> Train | None:
-    """Return the training that was decided on, with those of its windows that are still as taken."""
+    """Return the training that was decided on, with those of its windows that are still as taken.
+
+    A mute takes back what was decided before it, unless the training has begun: the next drifted window
+    after the mute decides anew.
+    """
     record = history.pending_decision()
     if record is None or record.decision is None:
         return None
@@ -85,4 +103,6 @@ def _pending_training(history: History, listed: Sequence[Window]) -> Train | Non
         return None
     left_out = len(taken) - len(windows)
     reason = f"{decision.reason}, {left_out} of them since rewritten or gone" if left_out else decision.reason
-    return Train(reason=reason, windows=windows)
+    training, claim = Train(reason=reason, windows=windows), history.open_claim
+    begun = claim is not None and claim.record == ClaimRecord(step=str(training))
+    return None if history.muted_after(record) and not begun else training

@@ -38,7 +38,8 @@ class FailureRecord:
 class WindowRecord:
     """A window was taken, and this is what was found; `schema` is set for bootstrap windows.
 
-    `configuration` is a digest of the settings by which it was read.
+    `configuration` is a digest of the settings by which it was read. `event_time` is the median of its rows'
+    times, where they have any: a few broken clocks do not move it.
     """
 
     window: WindowVersion
@@ -52,6 +53,7 @@ class WindowRecord:
     configuration: str = ""
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
+    event_time: datetime | None = None
     kind: Literal["window"] = "window"
 
     @property
@@ -99,7 +101,19 @@ class SettledRecord:
     kind: Literal["settled"] = "settled"
 
 
-Record = ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuteRecord:
+    """A person forbids retraining until a time, by the ledger's clock; None ends the mute before its time."""
+
+    until: datetime | None
+    reason: str
+    by: Literal["person"] = "person"
+    kind: Literal["mute"] = "mute"
+
+
+Record = (
+    ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord | MuteRecord
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,19 @@ from training.types import DriftVerdict
 SCHEMA_VERSION = 1
 
 
-def status(history: History, model: str) -> dict[str, Any]:
-    """Return the whole status as plain JSON values; the ledger is its only source."""
+def status(history: History, model: str, now: datetime | None = None) -> dict[str, Any]:
+    """Return the whole status as plain JSON values; the ledger is its only source.
+
+    A mute is shown while it is in force at `now`, the present by default.
+    """
+    mute = history.mute(now or datetime.now(UTC))
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model,
         "champion": _version(history, history.champion),
         "previous": _version(history, history.previous),
         "challenger": _version(history, history.challenger),
+        "mute": {"until": _time(mute.until), "reason": mute.reason} if mute and mute.until else None,
         "windows": [_window(record) for record in history.latest_windows.values()],
         "trainings": [_training(record) for record in history.trainings],
         "promotions": [
@@ -63,7 +68,11 @@ def _window(record: WindowRecord) -> dict[str, Any]:
         "drift": None if record.drift is None else _drift(record.drift),
         "decision": None
         if record.decision is None
-        else {"retrain": record.decision.retrain, "reason": record.decision.reason},
+        else {
+            "retrain": record.decision.retrain,
+            "reason": record.decision.reason,
+            "held": list(record.decision.held),
+        },
     }
 
 
