@@ -4,15 +4,15 @@ Unlabelled anomalies do harm twice: a model that trains on them calls them norma
 calibrated on them lies above them. But after a drift the champion alerts on what is normal now, and without
 its alerts the next model would be trained on the past. So it is asked in a way that survives a drift:
 
-1. Rows labelled anomalous are left out.
+1. Rows labelled anomalous are left out; without a champion, only they are.
 2. Of the others, those that the champion alerts on are suspects. Where its alert rate shows a drift, they
    must be alerts also with each column's change of location and scale taken out.
-3. Only so many suspects are left out as there may be anomalies, the champion's highest scores first.
-4. A champion that still alerts on more cannot tell, and where there is none all rows are suspects. Then those
-   in the sparsest surroundings come first: a new kind of normal is dense, whereas fewer rows than may be
-   anomalies have no dense surroundings even if they are all alike. The measure is the distance to the k-th
-   nearest neighbour (Ramaswamy, Rastogi and Shim 2000, "Efficient algorithms for mining outliers from large
-   data sets") with a k as large as their number.
+3. Only so many suspects are left out as there may be anomalies: those that come first both by the champion's
+   score and by how sparse their surroundings are among the new rows. A new kind of normal is dense, whereas
+   fewer rows than may be anomalies have no dense surroundings even if they are all alike. The measure is the
+   distance to the k-th nearest neighbour (Ramaswamy, Rastogi and Shim 2000, "Efficient algorithms for mining
+   outliers from large data sets") with a k as large as their number.
+4. A champion that still alerts on far more cannot tell, and the surroundings alone decide.
 
 Fitting on all but the worst rows, their share bounded in advance, is trimmed estimation (Rousseeuw 1984;
 Shen and Sanghavi 2019, "Learning with bad training data via iterative trimmed loss minimization").
@@ -90,7 +90,8 @@ def without_drift(rows: pd.DataFrame, reference: pd.DataFrame, schema: FeatureSc
         here, there = np.nanquantile(values, MIDDLE), np.nanquantile(target, MIDDLE)
         if np.abs(here - there).mean() > MOVED * np.nanstd(target):
             scale = there.std() / here.std() if here.std() > 0 and there.std() > 0 else 1.0
-            moved[name] = (values - np.median(here)) * scale + np.median(there)
+            with np.errstate(over="ignore"):  # what leaves the range counts as missing
+                moved[name] = (values - np.median(here)) * scale + np.median(there)
     return moved
 
 
@@ -108,41 +109,41 @@ def guard_rows(  # noqa: PLR0913 - the evidence, and what is decided by
 
     Training leaves out suspects up to the share that may be anomalies and the target alert rate together,
     because that many normal rows are alerts too. Calibration leaves out only those beyond the target alert
-    rate: a threshold set without the normal tail would raise more alerts than it was asked to. Where most
-    suspects must be normal the champion cannot tell them apart: then neighbours do, and since any part of
-    those that are left out of training may be normal, half of them calibrate.
+    rate, and no more than half the share that may be anomalies: a threshold set without the normal tail
+    raises more alerts than it was asked to, and how many suspects are normal, none or all, is unknown.
 
     Args:
         rows: New rows with all features of the schema.
         schema: The features.
         known: (rows,), true for a row labelled anomalous.
-        excess: (rows,) of `champion_excess`; None without a champion, and then every row is a suspect.
-        target_alert_rate: The champion's; without one, the next model's.
+        excess: (rows,) of `champion_excess`, of any value where `known`; None without a champion.
+        target_alert_rate: The champion's.
         policy: Holds the share of rows that may be anomalies.
         seed: Of the sample among which neighbours are sought.
 
     Raises:
         TrainingFailedError: More than half of the rows would be left out.
     """
-    suspects = np.flatnonzero(~known if excess is None else ~known & (excess > 0))
-    judged = len(rows) - int(known.sum())
-    may_be, alarms = int(policy.trim_share * judged), int(target_alert_rate * judged)
-    trained = min(len(suspects), may_be + alarms)
-    if excess is not None and len(suspects) <= 2 * (may_be + alarms):
-        rule, worst = "champion's score", np.argsort(-excess[suspects], kind="stable")
-        calibrated = min(max(0, len(suspects) - alarms), may_be)
-    else:
-        share = (may_be + alarms) / max(1, judged)
-        rule, worst = "sparse surroundings", _sparsest_first(rows, schema, suspects, ~known, share, seed)
-        calibrated = trained // 2
     training, calibration = ~known, ~known
-    training[suspects[worst[:trained]]] = False
-    calibration[suspects[worst[:calibrated]]] = False
-    reason = (
-        f"of {len(rows)} rows, {int(known.sum())} labelled anomalous are left out, and of {len(suspects)} "
-        f"suspects, by {rule}, {trained} from training and {calibrated} from calibration"
-    )
-    if not training.mean() >= 1 - MOST_LEFT_OUT:
+    reason = f"of {len(rows)} rows, {int(known.sum())} labelled anomalous are left out"
+    if excess is not None:
+        suspects = np.flatnonzero(~known & (excess > 0))
+        may_be, alarms = (int(share * (~known).sum()) for share in (policy.trim_share, target_alert_rate))
+        trained = min(len(suspects), may_be + alarms)
+        place = _places(-_distances(rows, schema, suspects, known, trained, seed)) if trained else suspects
+        if len(suspects) <= 2 * (may_be + alarms):
+            rule, place = "score and surroundings", np.maximum(place, _places(-excess[suspects]))
+        else:
+            rule = "surroundings"
+        calibrated = min(max(0, len(suspects) - alarms), may_be // 2)
+        worst = suspects[np.argsort(place, kind="stable")]
+        training[worst[:trained]] = False
+        calibration[worst[:calibrated]] = False
+        reason += (
+            f", and of {len(suspects)} suspects, by {rule}, {trained} from training and {calibrated} from "
+            "calibration"
+        )
+    if not training.sum() >= (1 - MOST_LEFT_OUT) * len(rows):
         raise TrainingFailedError(
             f"the contamination guard would leave out more than {MOST_LEFT_OUT:.0%} of the rows: {reason}",
             hint="Nothing was trained; check the label column, or train on other windows.",
@@ -150,25 +151,31 @@ def guard_rows(  # noqa: PLR0913 - the evidence, and what is decided by
     return GuardedRows(training=training, calibration=calibration, reason=reason)
 
 
-def _sparsest_first(  # noqa: PLR0913, PLR0917 - what `guard_rows` knows
-    rows: pd.DataFrame, schema: FeatureSchema, suspects: Positions, unlabelled: Mask, share: float, seed: int
-) -> Positions:
-    """Return the order of the suspects, those furthest from their k-th neighbour first.
+def _places(keys: Array) -> Positions:
+    """Return each key's place in ascending order, from 0; equal keys in the order they stand in."""
+    return np.argsort(np.argsort(keys, kind="stable"), kind="stable")
 
-    k is `share` of a sample of the rows. Preprocessing and sample are taken again without the sample's own
-    sparsest rows, so that what is to be left out has no say in the scale of the columns.
+
+def _distances(  # noqa: PLR0913, PLR0917 - what `guard_rows` knows
+    rows: pd.DataFrame, schema: FeatureSchema, suspects: Positions, known: Mask, anomalies: int, seed: int
+) -> Array:
+    """Return how far each suspect is from its k-th neighbour, squared, (suspects,).
+
+    k is as large a part of a sample of the rows as `anomalies` is of all. Preprocessing and sample are taken
+    again without the sample's own sparsest rows: what is to be left out must not scale the columns.
     """
-    drawn = np.random.default_rng(seed).permutation(np.flatnonzero(unlabelled))[:SAMPLE]
+    unlabelled = np.flatnonzero(~known)
+    share = anomalies / len(unlabelled)
+    drawn = np.random.default_rng(seed).permutation(unlabelled)[:SAMPLE]
     sample = rows.iloc[np.sort(drawn)].reset_index(drop=True)
     for _ in range(2):
         preprocessing = fit_preprocessing(schema, sample, lambda own: own)
         anchors = preprocessing.transform(sample)
         k = min(len(anchors), math.ceil(share * len(anchors)) + 1)  # the nearest is the row itself
-        kept = int((1 - share) * len(anchors))
-        thin = _neighbour_distance(anchors, anchors, k)
-        sample = sample.iloc[np.sort(np.argsort(thin, kind="stable")[: max(1, kept)])].reset_index(drop=True)
-    distances = _neighbour_distance(preprocessing.transform(rows.iloc[suspects]), anchors, k)
-    return np.argsort(-distances, kind="stable")
+        distances = _neighbour_distance(anchors, anchors, k)
+        dense = np.argsort(distances, kind="stable")[: math.ceil((1 - share) * len(anchors))]
+        sample = sample.iloc[np.sort(dense)].reset_index(drop=True)
+    return _neighbour_distance(preprocessing.transform(rows.iloc[suspects]), anchors, k)
 
 
 def _neighbour_distance(features: npt.NDArray[np.float32], anchors: npt.NDArray[np.float32], k: int) -> Array:

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-BENCHMARKS = {"quality": "tests.bench.quality:main"}
+BENCHMARKS = {"quality": "tests.bench.quality:main", "guard": "tests.bench.guard:main"}
 
 
 def main(only: str | None) -> int:
