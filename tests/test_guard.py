@@ -60,7 +60,7 @@ def guarded(
 
 def distance(rows: pd.DataFrame, threshold: float) -> Floats:
     """A champion that knows the origin."""
-    return np.hypot(rows["x"], rows["y"]).to_numpy() - threshold
+    return np.linalg.norm(rows.to_numpy(), axis=1) - threshold
 
 
 def test_a_fresh_champions_alerts_do_not_train_and_of_their_excess_half_does_not_calibrate() -> None:
@@ -321,6 +321,8 @@ def test_the_real_detector_on_real_attacks_keeps_its_recall_and_its_alert_rate(s
     assert fresh[0] >= enough
     assert both[0] >= enough
     assert far[0] >= enough
+    # Half the trim share may be normal rows, and a threshold set on some 900 rows has an error of its own.
+    most = TARGET + POLICY.trim_share / 2 + 0.02
     for _, false_alarms, left_out in (fresh, far, both):
-        assert 0.03 / 2 <= false_alarms <= 0.03 * 2
-        assert left_out <= 0.081
+        assert TARGET / 2 <= false_alarms <= most
+        assert left_out <= POLICY.trim_share + TARGET
