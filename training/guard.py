@@ -59,15 +59,18 @@ def champion_excess(scorer: Scorer, reference: pd.DataFrame, rows: pd.DataFrame,
     """Return by how much the champion scores each row above its threshold, (rows,); positive is an alert.
 
     Up to `factor` times its target alert rate the champion is taken at its word. Beyond, that is drift: a row
-    counts with the lower of its two scores, as it arrived and with the drift from `reference` taken out.
+    counts with the lower of its two scores, as it arrived and with the drift from `reference` taken out. If
+    that brings the alert rate back within the factor, drift explains all alerts, and none is left.
 
     Raises:
         TrainingFailedError: A score is not finite, so that it is unknown whether its row is an alert.
     """
-    threshold = scorer.threshold
-    scores = scorer.score(rows)
-    if len(rows) and np.mean(scores > threshold.value) > factor * threshold.target_alert_rate:
+    threshold, scores = scorer.threshold, scorer.score(rows)
+    allowed = factor * threshold.target_alert_rate * len(rows)
+    if np.sum(scores > threshold.value) > allowed:
         scores = np.minimum(scores, scorer.score(without_drift(rows, reference, scorer.schema)))
+        if np.sum(scores > threshold.value) <= allowed:
+            scores = np.minimum(scores, threshold.value)
     if wrong := int((~np.isfinite(scores)).sum()):
         raise TrainingFailedError(
             f"{wrong} of {len(scores)} scores of the champion are not finite: its alerts cannot be told",
