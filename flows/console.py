@@ -93,7 +93,8 @@ def _training(record: TrainingRecord) -> str:
     if record.outcome == "failed":
         return f"failed: {record.error}"
     launched = f"{record.rows} rows, {record.world_size} ranks, {record.seconds:.1f} s"
-    return f"{launched}, registered as version {record.version}"
+    guarded = f"; guard: {record.guard}" if record.guard else ""
+    return f"{launched}, registered as version {record.version}{guarded}"
 
 
 def refused(record: Record) -> bool:

@@ -29,6 +29,7 @@ from monitoring.drift import DriftPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits
+from training.guard import MOST_LEFT_OUT
 from training.threshold import CALIBRATORS
 from training.types import DetectorSpec, RetrainingPolicy
 
@@ -63,8 +64,8 @@ def _without_password(uri: str | None) -> str | None:
 class TrainingSettings:
     """How a training is launched, and what it may be trained on.
 
-    A champion's alerts are kept out of the training rows unless it alerts on more than
-    `trusted_alert_factor` times its target: then they are the new normal, not anomalies.
+    New rows may hold unlabelled anomalies, but no more than `trim_share` of them. A champion that alerts on
+    more than `trusted_alert_factor` times its target sees drift; see `training.guard` for what follows.
     """
 
     pool: str = "local"
@@ -72,6 +73,7 @@ class TrainingSettings:
     timeout_seconds: float = 3_600
     seed: int = 0
     trusted_alert_factor: float = 1.5
+    trim_share: float = 0.05
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
@@ -82,6 +84,10 @@ class TrainingSettings:
             raise ValueError(f"timeout_seconds is {self.timeout_seconds}; it must be positive")
         if not self.trusted_alert_factor >= 1:
             raise ValueError(f"trusted_alert_factor is {self.trusted_alert_factor}; it must be at least 1")
+        if not 0 <= self.trim_share <= MOST_LEFT_OUT / 2:
+            raise ValueError(
+                f"trim_share is {self.trim_share}; it must lie between 0 and {MOST_LEFT_OUT / 2}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,10 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """A training ended: `version` is the registered candidate, or `error` says why there is none."""
+    """A training ended: `version` is the registered candidate, or `error` says why there is none.
+
+    `guard` says how many rows the contamination guard left out and by which rule.
+    """
 
     request_id: str
     reason: str
@@ -77,6 +80,7 @@ class TrainingRecord:
     threshold: Threshold | None = None
     version: str | None = None
     error: str | None = None
+    guard: str = ""
     kind: Literal["training"] = "training"
 
 

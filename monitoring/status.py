@@ -95,6 +95,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
         "outcome": record.outcome,
         "version": record.version,
         "error": record.error,
+        "guard": record.guard,
     }
 
 

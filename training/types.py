@@ -76,6 +76,20 @@ class DetectorSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuardPolicy:
+    """How the contamination guard chooses training rows.
+
+    Attributes:
+        trim_share: The share of the rows that may be unlabelled anomalies.
+        trusted_alert_factor: How many times its target the champion's alert rate may be before alerts are
+            put down to drift.
+    """
+
+    trim_share: float = 0.05
+    trusted_alert_factor: float = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRequest:
     """Everything that determines a training; its id is a content hash, so a re-run finds its result."""
 
@@ -88,6 +102,7 @@ class TrainingRequest:
     world_size: int
     seed: int
     champion_version: str | None
+    guard: GuardPolicy = GuardPolicy()
 
     @property
     def id(self) -> str:

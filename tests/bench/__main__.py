@@ -3,7 +3,11 @@
 import importlib
 import sys
 
-BENCHMARKS = {"quality": "tests.bench.quality:main", "delay": "tests.bench.delay:main"}
+BENCHMARKS = {
+    "quality": "tests.bench.quality:main",
+    "delay": "tests.bench.delay:main",
+    "guard": "tests.bench.guard:main",
+}
 
 
 def main(only: str | None) -> int:
