@@ -2,12 +2,13 @@
 
 import asyncio
 import inspect
+import re
 from collections.abc import Iterable
 from datetime import UTC
 
 import httpx
 from prefect import flow
-from prefect.blocks.abstract import NotificationBlock
+from prefect.blocks.abstract import NotificationBlock, NotificationError
 from prefect.blocks.core import Block
 
 from flows.events import emit
@@ -16,6 +17,8 @@ from infra.settings import Settings
 from monitoring.alerts import Message
 from monitoring.records import AlertRecord
 from training.errors import ConfigurationError, RetryableError
+
+URI = re.compile(r"\S+://\S+")
 
 
 @flow(name="notify", flow_run_name="notify: {message.incident} {message.stage}")
@@ -47,11 +50,15 @@ def block_sender(name: str) -> Sender:
         if not isinstance(block, NotificationBlock):
             raise ConfigurationError(f"the block {name} is a {type(block).__name__}, which notifies nobody")
         try:
-            answer = block.notify(body=body(message), subject=subject(message))
-            if inspect.iscoroutine(answer):  # as the base class declares it; most blocks answer at once
-                asyncio.run(answer)
+            with block.raise_on_failure():  # Apprise's blocks would only log it
+                answer = block.notify(body=body(message), subject=subject(message))
+                if inspect.iscoroutine(answer):  # as the base class declares it; most blocks answer at once
+                    asyncio.run(answer)
         except httpx.HTTPStatusError as error:  # its text holds the URL
             raise RetryableError(f"HTTP {error.response.status_code}") from error
+        except NotificationError as error:
+            told = URI.sub("…", error.log.strip()).splitlines()
+            raise RetryableError(told[-1] if told else "refused without a reason") from error
         return "accepted"
 
     return send

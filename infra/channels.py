@@ -9,6 +9,7 @@ hexadecimal. Every 2xx is a delivery.
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 import threading
@@ -90,6 +91,7 @@ class AlertSettings:
 
 def webhook(settings: AlertSettings) -> Sender:
     """Return the sender that posts to the configured webhook, with a few retries."""
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines below hold the URL
 
     def send(message: Message) -> str:
         url, secret = _variable(settings.webhook_url_variable), None
@@ -120,10 +122,10 @@ def _post(url: str, secret: str | None, message: Message) -> str:
     try:
         with httpx.stream("POST", url, content=body, headers=headers, timeout=TIMEOUT) as response:
             status = response.status_code  # the answer's body is nobody's business and may be endless
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigurationError("its URL is not valid") from error
     except httpx.TransportError as error:
         raise RetryableError(f"no answer: {type(error).__name__}") from error
-    except (httpx.InvalidURL, ValueError) as error:
-        raise ConfigurationError(f"its URL is not valid: {type(error).__name__}") from error
     if httpx.codes.is_success(status):
         return f"HTTP {status}"
     if status >= httpx.codes.INTERNAL_SERVER_ERROR or status == TOO_MANY_REQUESTS:

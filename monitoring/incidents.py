@@ -151,6 +151,8 @@ def _signs(history: History) -> Iterator[tuple[Entry, _Trouble | _Relief]]:
         if isinstance(record, ClaimRecord):
             claimed[entry.owner] = record.step
             continue
+        if isinstance(record, SnoozeRecord):
+            continue  # it says nothing of any step
         step = claimed.pop(entry.owner, None)
         if step is not None and not isinstance(record, FailureRecord):
             yield entry, _Relief(kind="step", subject=_kind_of(step), reason=f"{step} succeeded")
