@@ -116,7 +116,7 @@ def status(
         typer.echo(json.dumps(shown, indent=2, allow_nan=False))
         return
     for part in overview(history, settings):
-        Console(highlight=False).print(part)
+        Console(highlight=False).print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """The commands about alerts: `floodmark snooze` and `floodmark alerts test`."""
 
+import re
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -21,7 +22,7 @@ from training.errors import ConfigurationError
 alerts = typer.Typer(no_args_is_help=True, help="Alerts and where they go.")
 app.add_typer(alerts, name="alerts")
 
-SHORTEST_SNOOZE = timedelta(minutes=1)
+DURATION = re.compile(r"(?:(?P<days>\d{1,4})d)?(?:(?P<hours>\d{1,4})h)?(?:(?P<minutes>\d{1,4})m)?")
 
 
 @app.command()
@@ -57,19 +58,15 @@ def duration_of(text: str) -> timedelta:
     """Read a duration such as 2d, 12h or 1d12h.
 
     Raises:
-        ConfigurationError: It is none, has no unit, or is shorter than a minute.
+        ConfigurationError: It is none, or has no unit, or lasts no time.
     """
-    import pandas as pd  # noqa: PLC0415 - heavy
-
-    try:
-        duration = None if text.strip().isdigit() else pd.Timedelta(text).to_pytimedelta()
-    except (ValueError, OverflowError):
-        duration = None
-    if not isinstance(duration, timedelta) or not duration >= SHORTEST_SNOOZE:
+    found = DURATION.fullmatch(text)
+    numbers = {unit: int(number) for unit, number in found.groupdict(default="0").items()} if found else {}
+    if not any(numbers.values()):
         raise ConfigurationError(
-            f"--for is {text!r}", hint="allowed are durations from a minute on, such as 2d, 12h or 30m"
+            f"--for is {text!r}", hint="allowed are days, hours and minutes, such as 2d, 12h or 1d12h30m"
         )
-    return duration
+    return timedelta(**numbers)
 
 
 @alerts.command("test")
