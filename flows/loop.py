@@ -104,8 +104,8 @@ def take(installation: Installation, source: Source, history: History, step: Ste
 
 
 def send_due(installation: Installation, source: Source, report: Report) -> None:
-    """Send what is due before a failure ends the run; the failure is what is told, not one of these."""
-    with suppress(FloodmarkError):
+    """Send what is due before a failure ends the run; that failure is raised, and none of these hides it."""
+    with suppress(Exception):
         while messages := due(installation.settings, history := installation.ledger.load(), source.store.url):
             take(installation, source, history, Notify(message=messages[0]), report)
 

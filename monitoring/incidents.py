@@ -110,12 +110,14 @@ def open_incidents(history: History, channels: Sequence[str] = ()) -> list[Incid
 
 def snoozed_until(history: History, incident: Incident, now: datetime) -> datetime | None:
     """Return when an incident's snooze ends; None without one, and once the incident has ended."""
+    if not incident.open:
+        return None
     ends = [
         entry.record.until
         for entry in history.entries
         if isinstance(entry.record, SnoozeRecord) and incident.id in entry.record.incidents
     ]
-    return max(ends) if incident.open and ends and max(ends) > now else None
+    return max(ends) if ends and max(ends) > now else None
 
 
 def _opened(entry: Entry, sign: _Trouble) -> Incident:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,12 +18,17 @@ from pydantic import SecretStr
 
 from command import floodmark
 from flows.cli import main
+from flows.installation import Installation
+from flows.loop import take
 from flows.notify import block_sender
-from histories import bootstrap, quarantined
+from histories import bootstrap, quarantined, window
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
 from infra.prefect_server import API_URL, prefect_environment
-from monitoring.records import AlertRecord, ChannelOutcome, SnoozeRecord
+from infra.settings import load_settings
+from monitoring.history import History
+from monitoring.next_step import TakeWindow
+from monitoring.records import AlertRecord, ChannelOutcome, FailureRecord, SnoozeRecord
 from receiver import CLOSE, receiver
 from test_channels import MESSAGE
 from training.errors import FloodmarkError
@@ -102,6 +109,27 @@ def test_two_unusable_windows_are_one_incident_through_every_channel(home: Path,
     assert done.stdout.index("day-3  quarantined") < done.stdout.index("day-4  bootstrap")
     ledger = "".join(path.read_text() for path in (home / "state").rglob("*.json"))
     assert "swordfish" not in ledger + done.stdout
+    with closing(sqlite3.connect(Path(os.environ["PREFECT_HOME"]) / "prefect.db")) as database:
+        emitted = database.execute("SELECT payload FROM events WHERE event = 'floodmark.alert.failed'")
+        assert [json.loads(payload) for (payload,) in emitted] == [
+            {"incident": opened["incident"], "channel": "webhook"}
+        ]
+
+
+def test_a_step_that_fails_again_is_told_before_the_failure_ends_the_run(
+    home: Path, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del api
+    with receiver() as there:
+        monkeypatch.setenv(VARIABLE, there.url)
+        settings = load_settings(None, {"home": home})
+        installation = Installation(settings)
+        gone = TakeWindow(window=window("gone"))
+        history = installation.ledger.append(History(), FailureRecord(step=str(gone), error="was gone"))
+        (home.parent / "empty").mkdir()
+        with pytest.raises(FloodmarkError, match=r"gone\.csv"):
+            take(installation, installation.source("empty"), history, gone, lambda *_: None)
+    assert [message["text"].split(":")[0] for message in there.messages] == ["The step window failed 2 times"]
 
 
 def test_a_block_that_fails_is_told_without_its_url(api: str) -> None:
