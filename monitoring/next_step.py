@@ -78,9 +78,10 @@ def next_step(
     """
     promotion = history.unsettled_promotion()
     settle = Settle(promotion=promotion) if promotion else None
-    if messages and (settle is None or history.failed_last(str(settle))):
-        return Notify(message=messages[0])
-    if settle is not None:
+    tell = Notify(message=messages[0]) if messages else None
+    if tell and not history.failed_last(str(tell)) and (not settle or history.failed_last(str(settle))):
+        return tell
+    if settle:
         return settle
     training = history.unjudged_training()
     owed = Judge(training=training) if training else _pending_training(history, listed)

@@ -231,6 +231,13 @@ class TestMessages:
         told = extended(failed, sent(messages[0]))
         assert next_step(told, [window("a")]) == step
 
+    def test_a_failing_flow_of_messages_lets_the_next_window_pass(self) -> None:
+        past = history(quarantined("a"))
+        tell = next_step(past, [window("b")], messages=due(past))
+        assert isinstance(tell, Notify)
+        failed = extended(past, FailureRecord(step=str(tell), error="KeyError", unexpected=True))
+        assert next_step(failed, [window("b")], messages=due(failed)) == TakeWindow(window=window("b"))
+
     def test_a_message_does_not_let_a_failed_training_forget_to_wait(self) -> None:
         past = history(bootstrap("a", retrain_on=("a",)))
         train = next_step(past, [window("a"), window("b")])
