@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from infra.settings import Settings
@@ -12,8 +13,14 @@ from monitoring.incidents import Incident, incidents, open_incidents, snoozed_un
 
 def site_of(settings: Settings, source: str | None = None) -> Site:
     """Return what links and commands of messages name."""
-    pages = settings.alerts.page_url or f"{settings.store_url}/reports"
-    return Site(model=settings.model, home=str(settings.home), pages=pages, source=source)
+    columns = (("--time-column", settings.time_column), ("--label-column", settings.label_column))
+    return Site(
+        model=settings.model,
+        home=str(settings.home),
+        pages=settings.alerts.page_url or f"{settings.store_url}/reports",
+        source=source if source is None or "://" in source else str(Path(source).absolute()),
+        reading=tuple(word for option, column in columns if column for word in (option, column)),
+    )
 
 
 def due(settings: Settings, history: History, source: str) -> list[Message]:

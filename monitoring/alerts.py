@@ -27,12 +27,19 @@ ATTEMPTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a model lives: what links and commands name. `source` is None where it is not known."""
+    """Where a model lives: what links and commands name.
+
+    Attributes:
+        pages: Where the reports are, a URL or a place in the store.
+        source: Where the windows are; None where it is not known.
+        reading: The options of `floodmark run` by which windows are read.
+    """
 
     model: str
     home: str
     pages: str
     source: str | None = None
+    reading: tuple[str, ...] = ()
 
     def command(self, *words: str) -> str:
         """Return a `floodmark` command for this model, ready for a shell."""
@@ -185,7 +192,7 @@ def next_command(history: History, incident: Incident, site: Site) -> str:
     """Return what a person runs next about an incident."""
     match incident.kind:
         case "data" | "step":
-            return site.command("run", site.source or "SOURCE")
+            return site.command("run", site.source or "SOURCE", *site.reading)
         case "candidate":
             refused = any(
                 isinstance(record := history.entries[place - 1].record, PromotionRecord)

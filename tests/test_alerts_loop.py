@@ -18,6 +18,7 @@ from pydantic import SecretStr
 
 from command import floodmark
 from flows.cli import main
+from flows.events import flush
 from flows.installation import Installation
 from flows.loop import take
 from flows.notify import block_sender
@@ -63,6 +64,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             wait_for_api()
             with temporary_settings({PREFECT_API_URL: os.environ[API_URL]}):
                 yield os.environ[API_URL]
+                flush()
 
 
 def write_day(source: Path, day: int, *, times: str) -> None:
@@ -95,7 +97,7 @@ def test_two_unusable_windows_are_one_incident_through_every_channel(home: Path,
     assert len({message["id"] for message in hook.messages}) == 2
     opened, resolved = hook.messages[0], hook.messages[-1]
     assert opened["windows"] == ["day-2"]
-    assert opened["command"] == f"floodmark run {source} --home {home} --model floodmark"
+    assert opened["command"] == f"floodmark run {source} --time-column at --home {home} --model floodmark"
     assert opened["link"] == f"{home}/reports/floodmark/day-2.html"
     assert resolved["text"].startswith("Resolved, window day-4 is valid: 2 windows from day-2 to day-3")
     assert [message["title"] for message in slack.messages] == [

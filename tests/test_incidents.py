@@ -132,8 +132,10 @@ class TestIncidents:
         assert open_incidents(history(*done)) == []
 
     def test_a_skipped_window_ends_the_failing_of_its_step(self) -> None:
-        failures = [FailureRecord(step=f"window {name}", error="KeyError") for name in "aab"]
+        failures: list[Record] = [FailureRecord(step=f"window {name}", error="KeyError") for name in "aab"]
         assert [found.kind for found in open_incidents(history(*failures))] == ["step"]
+        snoozed = [*failures, ClaimRecord(step="window b"), SnoozeRecord(incidents=(), until=NOW, reason="")]
+        assert [found.kind for found in open_incidents(history(*snoozed))] == ["step"], "says nothing of it"
         assert open_incidents(history(*failures, scored("b"))) == []
 
     def test_steps_are_told_apart_by_their_first_word(self) -> None:
