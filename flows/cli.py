@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows.alerting import incident_values
 from flows.overview import overview
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
@@ -117,10 +118,11 @@ def status(
     """Show where the model stands."""
     settings, history = load_history(config, home, model)
     if as_json:
-        typer.echo(json.dumps(describe_status(history, settings.model), indent=2, allow_nan=False))
+        shown = describe_status(history, settings.model) | {"incidents": incident_values(history, settings)}
+        typer.echo(json.dumps(shown, indent=2, allow_nan=False))
         return
     for part in overview(history, settings):
-        Console(highlight=False).print(part)
+        Console(highlight=False).print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
 @app.command()
@@ -286,6 +288,8 @@ def silence_usage_reports() -> None:
 
 def main() -> None:
     """Run the command line; expected errors go to standard error without a traceback."""
+    import flows.cli_alerts  # noqa: F401, PLC0415 - registers its commands, and imports this module
+
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)

@@ -10,7 +10,14 @@ from rich.status import Status
 from flows.loop import Standing
 from infra.settings import Settings
 from monitoring.next_step import Step
-from monitoring.records import FailureRecord, PromotionRecord, Record, TrainingRecord, WindowRecord
+from monitoring.records import (
+    AlertRecord,
+    FailureRecord,
+    PromotionRecord,
+    Record,
+    TrainingRecord,
+    WindowRecord,
+)
 from training.types import PromotionOutcome, RetrainingDecision
 
 SHOWN_COLUMNS = 3
@@ -69,6 +76,8 @@ def describe(record: Record) -> str:
             return f"version {record.version}  {record.outcome.value} by {record.by}: {record.reason}"
         case FailureRecord():
             return f"failed  {record.step}: {record.error}"
+        case AlertRecord():
+            return alert_line(record)
         case _:
             return ""
 
@@ -95,6 +104,16 @@ def _training(record: TrainingRecord) -> str:
     launched = f"{record.rows} rows, {record.world_size} ranks, {record.seconds:.1f} s"
     guarded = f"; guard: {record.guard}" if record.guard else ""
     return f"{launched}, registered as version {record.version}{guarded}"
+
+
+def alert_line(record: AlertRecord) -> str:
+    """Return one line about a message; it is a warning when a channel did not take it."""
+    answers = ", ".join(
+        f"{outcome.channel} {'answered' if outcome.delivered else 'failed:'} {outcome.answer}"
+        for outcome in record.outcomes
+    )
+    warning = "" if all(outcome.delivered for outcome in record.outcomes) else "warning: "
+    return f"{warning}alert {record.incident} {record.stage}: {answers}"
 
 
 def refused(record: Record) -> bool:

@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from infra.channels import AlertSettings
 from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
@@ -139,6 +140,7 @@ class Settings(BaseSettings):
     detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
     threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
+    alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
 
     @classmethod
     def settings_customise_sources(
@@ -237,5 +239,6 @@ def _explain(error: ValidationError) -> str:
 
 
 def _masked(value: object) -> str:
-    """Show a received value, but no credentials within a URI."""
-    return re.sub(r"://[^/\s]*@|\?[^'\s]*", "…", repr(value))
+    """Show a received value, but of a URI only its scheme and host: the rest may be a secret."""
+    hidden = re.sub(r"://(?:[^/'\"\s]*@)?([^/?'\"\s]*)[^'\"\s]*", r"://\1…", repr(value))
+    return re.sub(r"\?[^'\s]*", "…", hidden)

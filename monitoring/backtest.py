@@ -65,14 +65,16 @@ class Reference:
         self.rows, self.schema, self.trained, self.seed = rows, schema, trained, seed
         self.profile: Profile = profile_of(rows, schema)
         self.thresholds = lru_cache(maxsize=16)(self._thresholds)
-        self._newest: tuple[str, dict[str, float | None]] = ("", {})
+        self._newest: tuple[str, tuple[tuple[str, str], ...], dict[str, float | None]] | None = None
 
     def verdict(self, window_id: str, rows: pd.DataFrame, policy: DriftPolicy) -> DriftVerdict:
         """Judge a window's columns; they are measured once, however many policies ask."""
-        if self._newest[0] != window_id:
-            self._newest = (window_id, column_scores(self.rows, rows, self.schema, seed=self.seed))
+        methods = tuple(policy.methods_of(self.schema).items())
+        if self._newest is None or self._newest[:2] != (window_id, methods):
+            scores = column_scores(self.rows, rows, self.schema, dict(methods), seed=self.seed)
+            self._newest = (window_id, methods, scores)
         thresholds = self.thresholds(len(rows), policy)
-        return drift_verdict(self._newest[1], self.schema, thresholds, rows=len(rows), policy=policy)
+        return drift_verdict(self._newest[2], self.schema, thresholds, rows=len(rows), policy=policy)
 
     def _thresholds(self, rows: int, policy: DriftPolicy) -> dict[str, float]:
         return calibrate_thresholds(self.rows, self.schema, rows=rows, policy=policy, seed=self.seed)

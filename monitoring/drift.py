@@ -52,7 +52,7 @@ class DriftPolicy:
     drift_share: float = 0.0
     numeric_method: str = "wasserstein"
     categorical_method: str = "jensenshannon"
-    methods: dict[str, str] = field(default_factory=dict)
+    methods: dict[str, str] = field(default_factory=dict, hash=False)  # so that a policy can be a key
     numeric_threshold: float = 0.1
     categorical_threshold: float = 0.1
     min_rows: int = 200

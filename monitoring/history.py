@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from monitoring.records import (
+    AlertRecord,
     ClaimRecord,
     Entry,
     FailureRecord,
@@ -12,6 +13,7 @@ from monitoring.records import (
     PromotionRecord,
     Record,
     SettledRecord,
+    SnoozeRecord,
     TrainingRecord,
     WindowRecord,
 )
@@ -19,6 +21,7 @@ from training.types import FeatureSchema, PromotionOutcome, Window, WindowOutloo
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")
+BOOKKEEPING = (ClaimRecord, MuteRecord, AlertRecord, SnoozeRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ class History:
 
     def failed_last(self, step: str) -> bool:
         """Whether the newest thing that happened is a failure of `step`."""
-        happened = [entry.record for entry in self.entries if not isinstance(entry.record, ClaimRecord)]
+        happened = [entry.record for entry in self.entries if not isinstance(entry.record, BOOKKEEPING)]
         return bool(happened) and isinstance(happened[-1], FailureRecord) and happened[-1].step == step
 
     def unexpected_failures(self, step: str) -> int:

@@ -7,6 +7,7 @@ entry of the ledger and an unfinished one is none.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from monitoring.alerts import Message
 from monitoring.history import History
 from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
 from training.types import Window, WindowVersion
@@ -53,17 +54,35 @@ class Settle:
         return f"aliases after version {self.promotion.version} was {self.promotion.outcome}"
 
 
-Step = TakeWindow | Train | Judge | Settle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Send one message about an incident."""
+
+    message: Message
+
+    def __str__(self) -> str:
+        return f"alert {self.message.incident} {self.message.stage}"
 
 
-def next_step(history: History, listed: Sequence[Window], configuration: str = "") -> Step | None:
+Step = TakeWindow | Train | Judge | Settle | Notify
+
+
+def next_step(
+    history: History, listed: Sequence[Window], configuration: str = "", messages: Sequence[Message] = ()
+) -> Step | None:
     """Return the next step, oldest obligation first; None when nothing is left to do.
 
     A training or judging that failed lets the next window pass before it is tried again: the champion
-    keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now.
+    keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now, and
+    `messages` are the due ones (`monitoring.alerts`): people hear of a verdict once the aliases follow it.
     """
-    if promotion := history.unsettled_promotion():
-        return Settle(promotion=promotion)
+    promotion = history.unsettled_promotion()
+    settle = Settle(promotion=promotion) if promotion else None
+    tell = Notify(message=messages[0]) if messages else None
+    if tell and not history.failed_last(str(tell)) and (not settle or history.failed_last(str(settle))):
+        return tell
+    if settle:
+        return settle
     training = history.unjudged_training()
     owed = Judge(training=training) if training else _pending_training(history, listed)
     due = history.due(listed, configuration)

@@ -115,8 +115,45 @@ class MuteRecord:
     kind: Literal["mute"] = "mute"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOutcome:
+    """What one channel answered to a message; `answer` never holds a URL, which may be a secret."""
+
+    channel: str
+    delivered: bool
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRecord:
+    """A message about an incident was sent, and this is what became of it; `test` is about none."""
+
+    incident: str
+    stage: Literal["opened", "escalated", "resolved", "test"]
+    outcomes: tuple[ChannelOutcome, ...]
+    kind: Literal["alert"] = "alert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozeRecord:
+    """A person wants no messages about these open incidents until a time (UTC)."""
+
+    incidents: tuple[str, ...]
+    until: datetime
+    reason: str
+    kind: Literal["snooze"] = "snooze"
+
+
 Record = (
-    ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord | MuteRecord
+    ClaimRecord
+    | FailureRecord
+    | WindowRecord
+    | TrainingRecord
+    | PromotionRecord
+    | SettledRecord
+    | MuteRecord
+    | AlertRecord
+    | SnoozeRecord
 )
 
 
