@@ -11,6 +11,7 @@ from training.types import (
     GateResult,
     PromotionOutcome,
     RetrainingDecision,
+    ScoreSummary,
     Threshold,
     WindowVersion,
 )
@@ -51,6 +52,7 @@ class WindowRecord:
     champion_version: str | None = None
     alerts: int | None = None
     configuration: str = ""
+    scores: ScoreSummary | None = None
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
     event_time: datetime | None = None

@@ -179,13 +179,25 @@ class ColumnDrift:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DriftTest:
+    """One test of a window as a whole, beside its columns; `statistic` is None when it could not be computed."""
+
+    test: Literal["joint", "scores", "alerts", "stream"]
+    status: DriftStatus
+    statistic: float | None
+    bound: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriftVerdict:
-    """The verdict on one window; `share` is the share of the scored columns that drifted."""
+    """The verdict on one window over all tests; `share` is the share of the scored columns that drifted."""
 
     status: DriftStatus
     share: float | None
     reason: str
     columns: tuple[ColumnDrift, ...] = ()
+    tests: tuple[DriftTest, ...] = ()
 
     @property
     def drifted_columns(self) -> list[str]:
@@ -193,6 +205,20 @@ class DriftVerdict:
         drifted = [column for column in self.columns if column.drifted]
         drifted.sort(key=lambda column: (column.score or 0.0) / column.threshold, reverse=True)
         return [column.column for column in drifted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSummary:
+    """What is kept of a window's scores: quantiles, and where they stand among the champion's own.
+
+    Attributes:
+        quantiles: Score at the probabilities .5, .9, .99 and 1, by the probability's text.
+        ranks: Mean rank of consecutive stretches of rows among the held-out scores of the champion's training,
+            each from 0 to 1; 0.5 is expected of unchanged rows.
+    """
+
+    quantiles: dict[str, float]
+    ranks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
