@@ -180,7 +180,7 @@ class ColumnDrift:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftTest:
-    """One test of a window as a whole, beside its columns; `statistic` is None when it could not be computed."""
+    """One test of a window as a whole; `statistic` is None when it could not be computed."""
 
     test: Literal["joint", "scores", "alerts", "stream"]
     status: DriftStatus
@@ -213,8 +213,8 @@ class ScoreSummary:
 
     Attributes:
         quantiles: Score at the probabilities .5, .9, .99 and 1, by the probability's text.
-        ranks: Mean rank of consecutive stretches of rows among the held-out scores of the champion's training,
-            each from 0 to 1; 0.5 is expected of unchanged rows.
+        ranks: Mean rank of consecutive stretches of rows among the champion's held-out scores, each from 0
+            to 1; 0.5 is expected of unchanged rows.
     """
 
     quantiles: dict[str, float]
