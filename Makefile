@@ -31,7 +31,7 @@ bench: setup ## Benchmarks, one JSON object a line; ONLY=name for one
 	@$(BIN)/python -m tests.bench $(ONLY)
 
 lock: setup ## Resolve the pins anew (names no registry)
-	$(BIN)/uv --config-file infra/horovod/uv.toml pip compile pyproject.toml --group demo --group dev \
+	$(BIN)/uv --config-file infra/horovod/uv.toml pip compile pyproject.toml --group dev \
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --upgrade -o infra/requirements.lock
 
 setup: .venv/.installed

@@ -18,7 +18,7 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import PromotionOutcome, RetrainingDecision
+from training.types import DriftStatus, PromotionOutcome, RetrainingDecision
 
 SHOWN_COLUMNS = 3
 
@@ -91,10 +91,12 @@ def _window(record: WindowRecord) -> str:
     columns = record.drift.drifted_columns
     more = ", …" if len(columns) > SHOWN_COLUMNS else ""
     moved = f" ({', '.join(columns[:SHOWN_COLUMNS])}{more})" if columns else ""
+    others = [test.test for test in record.drift.tests if test.status is DriftStatus.DRIFTED]
+    beside = f", and {', '.join(others)}" if others else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"
-        f" drifted{moved}; {_decision(record.decision)}{warned}"
+        f" drifted{moved}{beside}; {_decision(record.decision)}{warned}"
     )
 
 

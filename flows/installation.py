@@ -17,6 +17,7 @@ from infra.stores import open_store
 from monitoring.contract import Profile, profile_of
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.reference import ChampionReference
 from monitoring.schema import with_columns
 from training import artifact
 from training.errors import InvalidWindowError
@@ -31,7 +32,7 @@ class Champion:
     version: str
     scorer: Scorer
     request: TrainingRequest
-    reference: pd.DataFrame
+    reference: ChampionReference
     profile: Profile
 
     @property
@@ -86,13 +87,20 @@ class Installation:
     def _load(self, version: str) -> Champion:
         folder = self.registry.artifact_folder(version)
         scorer = Scorer.load(folder)
-        reference = pd.read_parquet(folder / artifact.REFERENCE)
+        rows, held_out = (pd.read_parquet(folder / name) for name in (artifact.REFERENCE, artifact.HELD_OUT))
         return Champion(
             version=version,
             scorer=scorer,
             request=artifact.read_request(folder),
-            reference=reference,
-            profile=profile_of(reference, scorer.schema),
+            reference=ChampionReference(
+                schema=scorer.schema,
+                rows=rows,
+                held_out=held_out,
+                scores=scorer.score(held_out),
+                threshold=scorer.threshold,
+                encode=scorer.preprocessing.transform,
+            ),
+            profile=profile_of(rows, scorer.schema),
         )
 
 

@@ -1,5 +1,6 @@
 """The flow `monitor`: one window from its objects to a record. It reads like the loop's first half."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,15 +16,15 @@ from infra.settings import Settings
 from infra.source import Source
 from monitoring.contract import Profile
 from monitoring.decision import event_time, with_decision
-from monitoring.drift import calibrate_thresholds, drift_verdict
-from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema
+from monitoring.score_drift import summary
+from monitoring.window_drift import window_drift
 from training.errors import InvalidWindowError
-from training.types import DriftStatus, DriftVerdict, FeatureSchema, Window, WindowVersion
+from training.types import DriftStatus, DriftVerdict, FeatureSchema, ScoreSummary, Window, WindowVersion
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -83,13 +84,16 @@ def store_scores(
 
 
 @task(cache_policy=NO_CACHE)
-def check_drift(rows: pd.DataFrame, champion: Champion, settings: Settings) -> DriftVerdict:
+def check_drift(
+    rows: pd.DataFrame,
+    scores: np.ndarray,
+    champion: Champion,
+    stream: Sequence[ScoreSummary],
+    settings: Settings,
+) -> DriftVerdict:
     """Compare a window with the champion's reference: Evidently's distances, our calibrated verdict."""
-    schema, policy = champion.schema, settings.drift
     seed = settings.training.seed
-    scores = column_scores(champion.reference, rows, schema, policy.methods_of(schema), seed=seed)
-    thresholds = calibrate_thresholds(champion.reference, schema, rows=len(rows), policy=policy, seed=seed)
-    return drift_verdict(scores, schema, thresholds, rows=len(rows), policy=policy)
+    return window_drift(rows, scores, champion.reference, stream, settings.drift, seed=seed)
 
 
 @flow(name="monitor", flow_run_name="monitor {window.id}")
@@ -133,7 +137,8 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     )
     if champion is None or scores is None:
         return with_decision(record, history, settings.retraining, listed=listed, now=now)
-    drift = check_drift(rows, champion, settings)
+    told = summary(scores, champion.reference)
+    drift = check_drift(rows, scores, champion, [*history.champion_scores(), told], settings)
     if drift.status is DriftStatus.DRIFTED:
         emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)
     record = replace(
@@ -142,6 +147,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         schema=None,
         champion_version=champion.version,
         alerts=store_scores(installation, window, rows, champion, scores),
+        scores=told,
         drift=drift,
     )
     return with_decision(record, history, settings.retraining, listed=listed, now=now)

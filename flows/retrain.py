@@ -23,6 +23,7 @@ from training.types import GuardPolicy, TrainingJob, TrainingRequest, TrainingRe
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
 REFERENCE_ROWS = "reference.parquet"
+HELD_OUT_ROWS = "held_out.parquet"
 JUDGE_ROWS = "judge.parquet"
 ROWS_PER_GROUP = 50_000
 
@@ -53,10 +54,12 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     guarded = guard(installation, rows, known, request)
     training, calibration, judge = split_rows(len(rows), request.seed)
     features = request.schema.names()
+    arriving = [name for name in rows.columns if name != request.schema.label_column]
     parts = {
         TRAINING_ROWS: rows.loc[training[guarded.training[training]], features],
         CALIBRATION_ROWS: rows.loc[calibration[guarded.calibration[calibration]], features],
-        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), features],
+        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), arriving],
+        HELD_OUT_ROWS: rows.loc[np.concatenate([calibration, judge]), arriving],
         JUDGE_ROWS: rows.loc[judge],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +85,7 @@ def guard(
         target = champion.scorer.threshold.target_alert_rate
         factor = request.guard.trusted_alert_factor
         excess = np.full(len(rows), np.inf)
-        excess[~known] = champion_excess(champion.scorer, champion.reference, rows[~known], factor)
+        excess[~known] = champion_excess(champion.scorer, champion.reference.rows, rows[~known], factor)
     return guard_rows(
         rows,
         request.schema,
@@ -103,6 +106,7 @@ def train(installation: Installation, request: TrainingRequest, folder: Path) ->
         training_rows=str(folder / TRAINING_ROWS),
         calibration_rows=str(folder / CALIBRATION_ROWS),
         reference_rows=str(folder / REFERENCE_ROWS),
+        held_out_rows=str(folder / HELD_OUT_ROWS),
         output=str(folder),
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds)

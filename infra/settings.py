@@ -165,6 +165,8 @@ class Settings(BaseSettings):
         ):
             if not factor * target < 1:
                 raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
+        if self.drift.season != "none" and self.time_column is None:
+            raise ValueError(f"drift.season {self.drift.season!r} needs a time_column")
         if not self.lease_seconds > 2 * self.training.timeout_seconds:
             raise ValueError(
                 "lease_seconds must exceed two trainings' timeout_seconds, a training and its retry"

@@ -173,6 +173,8 @@ def headline(incident: Incident) -> str:
     match incident.kind:
         case "drift":
             what = f"{_windows(incident)} drifted"
+        case "alerts":
+            what = f"{_windows(incident)} brought more alerts than usual, without drift"
         case "data":
             what = f"{_windows(incident)} could not be used"
         case "training":

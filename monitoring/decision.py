@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
+from monitoring.frames import utc_times
 from monitoring.history import History
 from monitoring.next_step import in_flight
 from monitoring.policy import JUDGED, decide_retraining, newest
@@ -85,8 +86,5 @@ def event_time(frame: pd.DataFrame, time_column: str | None, now: datetime) -> d
     """Return the median of a window's times, at most `now`; they have passed the data contract."""
     if time_column is None:
         return None
-    values = frame[time_column]
-    if isinstance(values.dtype, pd.CategoricalDtype):
-        values = values.astype(object)
-    middle = pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True).median()
+    middle = pd.Timestamp(utc_times(frame[time_column]).median())
     return None if pd.isna(middle) else min(middle.to_pydatetime(warn=False), now)

@@ -16,14 +16,18 @@ import pandas as pd
 from monitoring.cells import cells_of
 from monitoring.distances import METHODS, ROW_CAP, FloatArray, capped_sample
 from monitoring.frames import clean_frame
+from monitoring.season import Season
 from training.errors import ConfigurationError, InvalidArtifactError
 from training.types import ColumnDrift, ColumnKind, DriftStatus, DriftVerdict, FeatureSchema
 
-TESTS = 3
-"""Kinds of test that share `alpha`: columns, joint, scores."""
+TESTS, SCORE_TESTS = 3, 3
+"""Kinds of test that share `alpha`: columns, joint, scores; and tests of the scores that share a third."""
 
 WINDOWS, LEAST_WINDOWS = 2_000, 400
 """Unchanged windows that are drawn, and how few at least for very wide tables."""
+
+BEYOND = 5
+"""Drawn windows that are to lie beyond a bound, where there is room to draw so many."""
 
 CELL_BUDGET = 40_000_000
 """Drawn windows times cells of all columns: what keeps a table of thousands of columns to seconds."""
@@ -46,6 +50,7 @@ class DriftPolicy:
         min_rows: Rows below which a window is inconclusive. False alarms are calibrated for any size; this
             is about what a small window can show.
         max_unscored_share: Share of unscored columns beyond which a window is inconclusive.
+        season: By what the reference is matched with the window, if at all: hour or weekday, in UTC.
     """
 
     alpha: float = 0.01
@@ -57,6 +62,7 @@ class DriftPolicy:
     categorical_threshold: float = 0.1
     min_rows: int = 200
     max_unscored_share: float = 0.2
+    season: Season = "none"
 
     def __post_init__(self) -> None:
         for name in ("numeric_threshold", "categorical_threshold"):
@@ -88,8 +94,13 @@ class DriftPolicy:
 
     @property
     def test_alpha(self) -> float:
-        """The part of `alpha` that each of the window's tests may spend (Bonferroni)."""
+        """The part of `alpha` that the columns, the joint test and the scores may each spend (Bonferroni)."""
         return self.alpha / TESTS
+
+    @property
+    def score_alpha(self) -> float:
+        """The part of it that each test of the scores may spend: distribution, alerts, stream."""
+        return self.test_alpha / SCORE_TESTS
 
     def least_distance(self, kind: ColumnKind) -> float:
         """Return the floor of a column's threshold: a smaller change is of no concern, however certain."""
@@ -163,8 +174,14 @@ def drift_verdict(
     return DriftVerdict(status=status, share=share, reason=reason, columns=columns)
 
 
-def calibrate_thresholds(
-    reference: pd.DataFrame, schema: FeatureSchema, *, rows: int, policy: DriftPolicy, seed: int
+def calibrate_thresholds(  # noqa: PLR0913 - two sides, what they are, and how they are compared
+    reference: pd.DataFrame,
+    schema: FeatureSchema,
+    *,
+    rows: int,
+    policy: DriftPolicy,
+    seed: int,
+    alpha: float | None = None,
 ) -> dict[str, float]:
     """Set each column's threshold for windows of `rows` rows by resampling the champion's reference.
 
@@ -182,8 +199,9 @@ def calibrate_thresholds(
         reference: The champion's reference (rows, columns); at most `ROW_CAP` of its rows are used.
         schema: The champion's schema.
         rows: Rows of the window to be judged.
-        policy: Supplies alpha, methods and floors.
+        policy: Supplies methods and floors.
         seed: Makes the thresholds reproducible.
+        alpha: Chance of a false alarm over all columns; the policy's for its columns by default.
 
     Returns:
         A threshold of at least the policy's floor for every feature.
@@ -201,7 +219,9 @@ def calibrate_thresholds(
     methods = {name: METHODS[method] for name, method in policy.methods_of(schema).items()}
     cells = [cells_of(clean[column.name], column.kind, methods[column.name]) for column in schema.features]
     budget = CELL_BUDGET // sum(len(column.values) for column in cells)
-    draws, window = int(np.clip(budget, LEAST_WINDOWS, WINDOWS)), max(1, min(rows, ROW_CAP))
+    alpha = policy.test_alpha if alpha is None else alpha
+    most = max(WINDOWS, math.ceil(BEYOND / alpha))
+    draws, window = int(np.clip(budget, LEAST_WINDOWS, most)), max(1, min(rows, ROW_CAP))
     generator = np.random.default_rng(seed)
     scores = np.zeros((len(cells), draws))
     for place, (method, column) in enumerate(zip(methods.values(), cells, strict=True)):
@@ -209,7 +229,7 @@ def calibrate_thresholds(
             drawn = column.windows(window, draws, generator)
             scores[place] = method.distance(column.values, column.shares, drawn)
     floors = np.array([policy.least_distance(column.kind) for column in schema.features])
-    thresholds = np.maximum(floors, _joint_bounds(scores, floors, policy.test_alpha))
+    thresholds = np.maximum(floors, _joint_bounds(scores, floors, alpha))
     return dict(zip(schema.names(), thresholds.tolist(), strict=True))
 
 

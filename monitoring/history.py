@@ -17,10 +17,13 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import FeatureSchema, PromotionOutcome, Window, WindowOutlook
+from training.types import FeatureSchema, PromotionOutcome, ScoreSummary, Window, WindowOutlook
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")
+STREAM_WINDOWS = 100
+"""Windows in which a slow change of the scores is looked for."""
+
 BOOKKEEPING = (ClaimRecord, MuteRecord, AlertRecord, SnoozeRecord)
 
 
@@ -151,6 +154,15 @@ class History:
             for record in self.windows_since_training()
             if record.outcome == "scored" and record.drift is not None
         ]
+
+    def champion_scores(self) -> list[ScoreSummary]:
+        """What is kept of the scores of the last windows that the champion has scored, oldest first."""
+        kept = [
+            record.scores
+            for record in self.windows
+            if record.scores is not None and record.champion_version == self.champion
+        ]
+        return kept[-STREAM_WINDOWS:]
 
     def windows_since(self, entry: Entry | None) -> int | None:
         """How many sound windows were taken after an entry; None without one."""

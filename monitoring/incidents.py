@@ -21,9 +21,9 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import DriftStatus, PromotionOutcome
+from training.types import DriftStatus, DriftVerdict, PromotionOutcome
 
-Kind = Literal["drift", "data", "training", "candidate", "champion", "step", "channel"]
+Kind = Literal["drift", "alerts", "data", "training", "candidate", "champion", "step", "channel"]
 
 FAILING_REPEATEDLY = 2
 """Failures of one kind of step, without a success between them, that make an incident."""
@@ -198,10 +198,24 @@ def _window(record: WindowRecord) -> Iterator[_Trouble | _Relief]:
         yield _Trouble(kind="data", reason=f"{record.outcome}: {record.reason}", window=identifier)
         return
     yield _Relief(kind="data", reason=f"window {identifier} is valid")
-    if record.drift is not None and record.drift.status is DriftStatus.STABLE:
-        yield _Relief(kind="drift", reason=f"window {identifier} is STABLE")
-    if record.drift is not None and record.drift.status is DriftStatus.DRIFTED:
-        yield _Trouble(kind="drift", reason=record.drift.reason, window=identifier)
+    if record.drift is not None:
+        yield from _verdict(record.drift, identifier)
+
+
+def _verdict(drift: DriftVerdict, window: str) -> Iterator[_Trouble | _Relief]:
+    """More alerts than unchanged rows would bring are a trouble of their own, unless drift explains them."""
+    alerts = next((test for test in drift.tests if test.test == "alerts"), None)
+    over = alerts is not None and alerts.status is DriftStatus.DRIFTED
+    drifted = drift.status is DriftStatus.DRIFTED
+    if drift.status is DriftStatus.STABLE:
+        yield _Relief(kind="drift", reason=f"window {window} is STABLE")
+    if drifted or (alerts is not None and alerts.status is DriftStatus.STABLE):
+        ended = "drifted" if drifted else "has no more alerts than usual"
+        yield _Relief(kind="alerts", reason=f"window {window} {ended}")
+    if drifted:
+        yield _Trouble(kind="drift", reason=drift.reason, window=window)
+    elif over and alerts is not None:
+        yield _Trouble(kind="alerts", reason=alerts.reason, window=window)
 
 
 def _promotion(record: PromotionRecord) -> Iterator[_Trouble | _Relief]:
@@ -210,7 +224,7 @@ def _promotion(record: PromotionRecord) -> Iterator[_Trouble | _Relief]:
         yield _Relief(kind="candidate", reason=told)
         yield _Trouble(kind="candidate", subject=record.version, reason=f"{told}: {record.reason}")
         return
-    ended: tuple[Kind, ...] = ("drift", "training", "candidate", "champion", "step")
+    ended: tuple[Kind, ...] = ("drift", "alerts", "training", "candidate", "champion", "step")
     for kind in ended:
         yield _Relief(kind=kind, reason=told)
     if record.by != "gates" or record.outcome is PromotionOutcome.ROLLED_BACK:

@@ -1,5 +1,6 @@
 """Where a model stands, as `floodmark status --json` prints it (schema_version 1)."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,6 +66,7 @@ def _window(record: WindowRecord) -> dict[str, Any]:
         "champion_version": record.champion_version,
         "alerts": record.alerts,
         "alert_rate": record.alert_rate,
+        "score_quantiles": record.scores.quantiles if record.scores else None,
         "drift": None if record.drift is None else _drift(record.drift),
         "decision": None
         if record.decision is None
@@ -82,6 +84,7 @@ def _drift(verdict: DriftVerdict) -> dict[str, Any]:
         "share": verdict.share,
         "reason": verdict.reason,
         "columns": verdict.drifted_columns,
+        "tests": [asdict(test) for test in verdict.tests],
     }
 
 

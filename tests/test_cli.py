@@ -99,6 +99,8 @@ def test_an_unreachable_store_is_worth_retrying(
         ("[training]\ntimeout_seconds = nan", "timeout_seconds is nan"),
         ("[training]\nrnks = 2", "unknown key rnks; allowed are"),
         ("[drift]\ndrift_share = 2", "drift_share is 2.0"),
+        ("[drift]\nseason = 'weekday'", "drift.season 'weekday' needs a time_column"),
+        ("[drift]\nseason = 'month'", "'none', 'hour' or 'weekday'"),
         ("[gates]\nmargin = 7", "margin from 0, below 1"),
         ("[quality]\nmin_rows = 0", "min_rows is 0"),
         ("[retraining]\ndrifted = 4", "drifted is 4 of 3"),

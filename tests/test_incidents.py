@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import get_args
 
@@ -35,8 +36,9 @@ from monitoring.records import (
     PromotionRecord,
     Record,
     SnoozeRecord,
+    WindowRecord,
 )
-from training.types import DriftStatus, PromotionOutcome
+from training.types import DriftStatus, DriftTest, DriftVerdict, PromotionOutcome
 
 DRIFTED, STABLE, INCONCLUSIVE = DriftStatus.DRIFTED, DriftStatus.STABLE, DriftStatus.INCONCLUSIVE
 REFUSED, UNDECIDED = PromotionOutcome.REFUSED, PromotionOutcome.UNDECIDED
@@ -95,6 +97,19 @@ class TestIncidents:
         assert (data.id, data.windows, data.open) == ("data-3", ("x",), False)
         [drift, _] = incidents(history(*records, scored("d"), scored("e", STABLE)))
         assert (drift.resolved_at, drift.resolution) == (START + timedelta(minutes=5), "window d is STABLE")
+
+    def test_more_alerts_than_usual_are_an_incident_where_no_drift_explains_them(self) -> None:
+        def window(name: str, alerts: DriftStatus, status: DriftStatus = STABLE) -> WindowRecord:
+            test = DriftTest(test="alerts", status=alerts, statistic=9.0, bound=4.0, reason="9 alerts")
+            verdict = DriftVerdict(status=status, share=0.0, reason="because", tests=(test,))
+            return replace(scored(name), drift=verdict)
+
+        past = history(window("a", DRIFTED), window("b", DRIFTED, INCONCLUSIVE))
+        assert brief(incidents(past)) == [("alerts-1", "9 alerts", True)]
+        assert open_incidents(extended(past, window("c", STABLE))) == []
+        [drift] = open_incidents(extended(past, window("c", DRIFTED, DRIFTED)))
+        assert drift.kind == "drift"
+        assert due(past)[0].text.startswith("2 windows from a to b brought more alerts than usual")
 
     def test_a_new_champion_ends_drift_and_a_failed_training(self) -> None:
         past = history(scored("a", DRIFTED), trained(None, "a"), trained(None, "a"))

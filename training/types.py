@@ -128,14 +128,16 @@ class Threshold:
 class TrainingJob:
     """What the control plane hands to the ranks, as one JSON file. Paths are absolute.
 
-    `reference_rows` are rows as they arrive, before the contamination guard took any out: a reference
-    without its tail would call the next unchanged window drifted.
+    `reference_rows` and `held_out_rows`, which the model is not trained on, are rows as they arrive, with
+    their times and before the contamination guard took any out: a reference without its tail would call
+    the next unchanged window drifted.
     """
 
     request: TrainingRequest
     training_rows: str
     calibration_rows: str
     reference_rows: str
+    held_out_rows: str
     output: str
     format_version: Literal[1] = 1
 
@@ -215,10 +217,12 @@ class ScoreSummary:
         quantiles: Score at the probabilities .5, .9, .99 and 1, by the probability's text.
         ranks: Mean rank of consecutive stretches of rows among the champion's held-out scores, each from 0
             to 1; 0.5 is expected of unchanged rows.
+        stretch: Rows of one stretch, on average.
     """
 
     quantiles: dict[str, float]
     ranks: tuple[float, ...] = ()
+    stretch: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
