@@ -64,7 +64,7 @@ def column_scores(  # noqa: PLR0913 - two sides, what they are, and how they are
 
 
 def _distance(before: pd.Series, after: pd.Series, method: str, *, categorical: bool) -> float | None:
-    """Call Evidently's function for a method; its reports call the same, and then draw for ten times as long."""
+    """Call Evidently's function for a method; its reports call the same, and draw for ten times as long."""
     kind = ColumnType.Categorical if categorical else ColumnType.Numerical
     test = get_stattest(before, after, kind, method)
     with np.errstate(divide="ignore", invalid="ignore"):
