@@ -60,10 +60,11 @@ def cells_of(sample: pd.Series, kind: ColumnKind, method: Method) -> Cells:
         kind: Which of the two.
         method: How the column will be compared.
     """
-    seen_once = float((sample.value_counts() == 1).sum())
-    sample, _ = comparable(sample, sample, kind, method)
-    if kind == "numeric" and sample.nunique() > CELLS:
-        sample = sample.groupby(np.ceil(sample.rank(method="first", pct=True) * CELLS)).transform("mean")
+    seen_once = float((sample.value_counts() == 1).sum()) if kind == "categorical" else 0.0
+    sample, _ = comparable(sample, sample.iloc[:0], kind, method)
+    missing = int(sample.isna().sum())
+    if kind == "numeric":
+        sample = pd.Series(_in_groups(np.sort(sample.dropna().to_numpy())))
     present = sample.value_counts().sort_index()
     if kind == "numeric" and (sample.abs() <= RARE).sum() == present.sum() > 0:
         present = present.reindex([-RARE, 0.0, RARE], fill_value=0)
@@ -74,6 +75,14 @@ def cells_of(sample: pd.Series, kind: ColumnKind, method: Method) -> Cells:
     if kind == "categorical" and len(present):
         weights[-1] = max(JEFFREYS, seen_once)
         weights[:-1] *= max(0.0, 1 - seen_once / counts.sum())
-    return Cells(
-        values=present.index.to_numpy(), counts=counts, weights=np.append(weights, sample.isna().sum())
-    )
+    return Cells(values=present.index.to_numpy(), counts=counts, weights=np.append(weights, missing))
+
+
+def _in_groups(ordered: FloatArray) -> FloatArray:
+    """Replace values in ascending order by the means of `CELLS` groups of equal count, if they are more."""
+    if np.count_nonzero(np.diff(ordered)) < CELLS:
+        return ordered
+    starts = np.arange(CELLS) * len(ordered) // CELLS
+    sizes = np.diff(np.append(starts, len(ordered)))
+    grouped: FloatArray = np.repeat(np.add.reduceat(ordered, starts) / sizes, sizes)
+    return grouped

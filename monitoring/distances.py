@@ -19,7 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 Distance = Callable[[npt.NDArray[np.generic], FloatArray, FloatArray], FloatArray]
 """Values (cells,), the reference's shares (cells,), the windows' (windows, cells) -> distances (windows,)."""
 
-ROW_CAP = 10_000
+ROW_CAP = 50_000
 """Rows of either side that are compared; calibration assumes the same cap."""
 
 LEAST_DEVIATION = 0.001
@@ -134,23 +134,32 @@ def comparable(
         counts = reference.value_counts()
         known = {value: value if count >= FREQUENT else SELDOM for value, count in counts.items()}
         return reference.map(known), current.map(lambda value: known.get(value, NEVER), na_action="ignore")
-    low, high = (float(bound) for bound in reference.quantile([0.005, 0.995]))
+    before, after = _comparable_numbers(reference.to_numpy(), current.to_numpy(), method)
+    return pd.Series(before, index=reference.index), pd.Series(after, index=current.index)
+
+
+def _comparable_numbers(
+    reference: FloatArray, current: FloatArray, method: Method
+) -> tuple[FloatArray, FloatArray]:
+    known = np.sort(reference[~np.isnan(reference)])
+    low, high = np.quantile(known, [0.005, 0.995])
     if low == high:
-        usual = RARE * np.sign(reference - low)
-        return usual, RARE * np.sign(current - low)
+        return RARE * np.sign(reference - low), RARE * np.sign(current - low)
     if method.bins is not None:
-        edges = np.unique(np.quantile(reference.dropna(), np.arange(1, method.bins) / method.bins))
+        edges = np.unique(np.quantile(known, np.arange(1, method.bins) / method.bins))
         return _binned(reference, edges), _binned(current, edges)
-    size = float(reference.abs().max())  # dividing by it first keeps squares of huge values finite
+    size = max(abs(known[0]), abs(known[-1]))  # dividing by it first keeps squares of huge values finite
     span = high / size - low / size
-    before, after = (
-        (values / size).clip(low / size - span, high / size + span) for values in (reference, current)
+    known, before, after = (
+        np.clip(values / size, low / size - span, high / size + span)
+        for values in (known, reference, current)
     )
-    centre, deviation = float(before.mean()), float(before.std(ddof=0))
+    centre, deviation = known.mean(), known.std()
     return (before - centre) / deviation, (after - centre) / deviation
 
 
-def _binned(values: pd.Series, edges: FloatArray) -> pd.Series:
-    """Return the number of each value's bin as float64, NaN where there is no value."""
+def _binned(values: FloatArray, edges: FloatArray) -> FloatArray:
+    """Return the number of each value's bin, NaN where there is no value."""
     places = np.searchsorted(edges, values, side="left").astype(np.float64)
-    return pd.Series(np.where(values.isna(), np.nan, places), index=values.index, name=values.name)
+    binned: FloatArray = np.where(np.isnan(values), np.nan, places)
+    return binned

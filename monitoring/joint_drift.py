@@ -21,6 +21,9 @@ from training.types import Column, DriftStatus, DriftTest, FeatureSchema
 COMPONENTS = 16
 """Compared components: so many of the most varying, and half as many more of the least varying."""
 
+ROWS = 10_000
+"""Rows of either side that are turned."""
+
 WIDEST = 1_024
 """Features that are turned, those that vary most: the work grows with the third power of their number."""
 
@@ -49,8 +52,8 @@ def joint_drift(
         The component that lies furthest beyond (or least below) its threshold; INCONCLUSIVE when there
         is no component to compare.
     """
-    known = reference.encode(capped_sample(reference.rows, seed=seed)).astype(np.float64)
-    current = reference.encode(capped_sample(window, seed=seed)).astype(np.float64)
+    known = reference.encode(capped_sample(reference.rows, seed=seed, cap=ROWS)).astype(np.float64)
+    current = reference.encode(capped_sample(window, seed=seed, cap=ROWS)).astype(np.float64)
     centre, turned = _components(known[::2])
     if not turned.shape[1]:
         return DriftTest(
@@ -72,7 +75,7 @@ def joint_drift(
     ours = DriftPolicy(alpha=policy.alpha, numeric_method="ks", numeric_threshold=policy.numeric_threshold)
     scores = column_scores(before, after, schema, ours.methods_of(schema), seed=seed)
     thresholds = calibrate_thresholds(
-        before, schema, rows=len(window), policy=ours, alpha=policy.test_alpha, seed=seed
+        before, schema, rows=min(len(window), ROWS), policy=ours, alpha=policy.test_alpha, seed=seed
     )
     return _furthest({name: score for name, score in scores.items() if score is not None}, thresholds)
 

@@ -7,6 +7,9 @@ BENCHMARKS = {
     "quality": "tests.bench.quality:main",
     "delay": "tests.bench.delay:main",
     "guard": "tests.bench.guard:main",
+    "false-alarms": "tests.bench.false_alarms:main",
+    "power": "tests.bench.power:main",
+    "drift": "tests.bench.drift:main",
 }
 
 
