@@ -10,6 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.events import emit
 from flows.installation import Champion, Installation, known_schema, open_installation
+from flows.report import ScoredRows, report_window
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
@@ -94,7 +95,7 @@ def check_drift(rows: pd.DataFrame, champion: Champion, settings: Settings) -> D
 
 @flow(name="monitor", flow_run_name="monitor {window.id}")
 def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
-    """Take one window: quality, scores, drift, decision. Invalid data ends as a quarantined record."""
+    """Take one window: quality, scores, drift, decision, page. Invalid data ends as a quarantined record."""
     installation = open_installation(settings)
     history = installation.ledger.load()
     champion = installation.champion(history.champion) if history.champion else None
@@ -112,7 +113,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
         emit(settings, "floodmark.data.invalid", window=window.id)
-        return WindowRecord(
+        record = WindowRecord(
             window=taken,
             digest="",
             rows=0,
@@ -120,6 +121,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
             reason=str(error),
             configuration=settings.reading,
         )
+        return report_window(installation, source, history, record)
 
     record = WindowRecord(
         window=taken,
@@ -144,7 +146,9 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         alerts=store_scores(installation, window, rows, champion, scores),
         drift=drift,
     )
-    return with_decision(record, history, settings.retraining, listed=listed, now=now)
+    record = with_decision(record, history, settings.retraining, listed=listed, now=now)
+    seen = ScoredRows(rows=rows, scores=scores, champion=champion)
+    return report_window(installation, source, history, record, seen)
 
 
 def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema, list[str]]:
