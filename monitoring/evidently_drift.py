@@ -104,20 +104,17 @@ def report_page(  # noqa: PLR0913 - two sides, what they are, and how they are c
     before, after, compared = _prepared(reference, current, schema, methods, seed=seed, row_cap=row_cap)
     if not compared:
         return None
-    names = _harmless(list(compared))
+    names = _harmless([name for name in chosen if name in compared])
     categorical = {name for name in compared if _as_category(schema, name, methods[name])}
     for name in set(schema.names("categorical")) & set(compared):
         words = _harmless(pd.concat([before[name], after[name]]).dropna().unique().tolist())
         before[name], after[name] = before[name].map(words), after[name].map(words)
-    snapshot = _snapshot(
-        before[list(compared)].rename(columns=names),
-        after[list(compared)].rename(columns=names),
-        [
-            ValueDrift(column=names[name], method=method, threshold=chosen[name].threshold)
-            for name, method in compared.items()
-        ],
-        {names[name] for name in categorical},
-    )
+    metrics = [
+        ValueDrift(column=shown, method=compared[name], threshold=chosen[name].threshold)
+        for name, shown in names.items()
+    ]
+    before, after = (side[list(names)].rename(columns=names) for side in (before, after))
+    snapshot = _snapshot(before, after, metrics, {names[name] for name in categorical})
     return str(snapshot.get_html_str(as_iframe=False))
 
 

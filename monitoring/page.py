@@ -114,20 +114,21 @@ def outcome_word(record: WindowRecord) -> str:
 
 def verdict_sentence(record: WindowRecord, target_rate: float | None = None) -> str:
     """Say in a plain sentence what became of a window, with the numbers that a reader needs first."""
-    name, drift = f"Window {record.window.id}", record.drift
+    name, drift = clipped(record.window.id, 80), record.drift
     if drift is None:
         first, *others = _reasons(record) or ("no reason is known",)
+        found = clipped(first[0].lower() + first[1:], 300)
         more = f", and {_count(len(others), 'more finding', 'more findings')}" if others else ""
-        return f"{name} was set aside, neither scored nor judged: {first[0].lower()}{first[1:]}{more}."
+        return f"Window {name} was set aside, neither scored nor judged: {found}{more}."
     alerts = _alerts(record, target_rate)
     match drift.status:
         case DriftStatus.DRIFTED:
-            return f"{name} drifted: {_moved(drift)}{alerts}."
+            return f"Window {name} drifted: {_moved(drift)}{alerts}."
         case DriftStatus.INCONCLUSIVE:
-            why = drift.reason.split(";")[0]
-            return f"Whether window {record.window.id} drifted cannot be told: {why}{alerts}."
+            why = clipped(drift.reason.split(";")[0], 300)
+            return f"Whether window {name} drifted cannot be told: {why}{alerts}."
         case DriftStatus.STABLE:
-            return f"{name} is stable on the whole, but {_moved(drift)}{alerts}."
+            return f"Window {name} is stable on the whole, but {_moved(drift)}{alerts}."
 
 
 def follows_sentence(record: WindowRecord, champion: str | None) -> str:
@@ -149,10 +150,11 @@ def _moved(drift: DriftVerdict) -> str:
     columns = [column for column in furthest_columns(drift) if column.drifted]
     parts = []
     if columns:
-        first, of = columns[0], len(drift.columns)
-        most = ", the most " if len(drift.drifted_columns) > 1 else ", "
+        first, count = columns[0], len(drift.drifted_columns)
+        most = "most of all " if count > 1 else ""
         parts.append(
-            f"{len(drift.drifted_columns)} of {_count(of, 'column', 'columns')} moved{most}{first.column} "
+            f"{count} of {_count(len(drift.columns), 'column', 'columns')} moved, "
+            f"{most}{clipped(first.column, 60)!r} "
             f"(distance {first.score:.2g}, threshold {first.threshold:.2g})"
         )
     tests = [TESTS.get(test.test, test.test) for test in drift.tests if test.status is DriftStatus.DRIFTED]
@@ -226,7 +228,7 @@ def number(value: float | None) -> str:
 
 def percent(rate: float) -> str:
     """Return a share in percent; one that is not 0 is not shown as 0."""
-    return "<0.1 %" if 0 < rate < 0.001 else f"{100 * rate:.1f} %"  # noqa: PLR2004
+    return "<0.1%" if 0 < rate < 0.001 else f"{rate:.1%}"  # noqa: PLR2004
 
 
 def clipped(text: str, length: int) -> str:

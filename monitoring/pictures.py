@@ -19,6 +19,9 @@ TRIMMED = 0.005
 LONG_TAIL = 25
 """Interquartile ranges on an axis from which on it is drawn logarithmically away from its middle."""
 
+SPREAD_OUT = 8
+"""Parts of an interquartile range of which one around the middle stays linear on such an axis."""
+
 STANDARD_ERRORS, LEAST_RISE = 3.0, 0.005
 """A missing rate moved when it did so by three standard errors and by half a percent of the rows."""
 
@@ -223,7 +226,7 @@ def _scale(sides: list[FloatArray], shown: float | None) -> Scale:
     width = _width(points, middle)
     if high / LONG_TAIL - low / LONG_TAIL <= width:
         return Scale(low=low, high=high)
-    return Scale(low=low, high=high, middle=middle, width=max(width, 1e-12 * size))
+    return Scale(low=low, high=high, middle=middle, width=max(width / SPREAD_OUT, 1e-12 * size))
 
 
 def _trimmed(values: FloatArray) -> FloatArray:
