@@ -125,7 +125,7 @@ def with_evidently(
 
 def artifact_key(model: str) -> str:
     """Return the key of a model's pages in Prefect, which allows lower-case letters, digits and dashes."""
-    return f"window-{re.sub('[^a-z0-9]+', '-', model.lower()).strip('-')}"
+    return re.sub("[^a-z0-9]+", "-", f"window-{model}".lower()).strip("-")
 
 
 def _alone(page: WindowPage) -> WindowPage:
