@@ -217,7 +217,10 @@ def full_page() -> WindowPage:
         *(moved(name, 0.4) for name in (HOSTILE, LONG, "constant")),
         moved("words", 0.3, "jensenshannon"),
         moved("gone", 0.2),
-        tests=(DriftTest(test="joint", status=DRIFTED, statistic=3.0, bound=float("nan"), reason=LONG),),
+        tests=(
+            DriftTest(test="joint", status=DRIFTED, statistic=1234.5, bound=0.000123, reason=LONG),
+            DriftTest(test="stream", status=INCONCLUSIVE, statistic=None, bound=float("nan"), reason=""),
+        ),
     )
     schema = schema_of(before)
     record = replace(scored(f"site={HOSTILE}/{LONG}", DRIFTED), drift=drift)
@@ -306,6 +309,9 @@ def test_the_page_in_a_browser_without_a_network(
     assert page.evaluate(overflow) <= 0
     page.locator("summary").click()
     assert page.evaluate(overflow) <= 0
+    tables = page.locator(".table").evaluate_all("all => all.map(one => one.scrollWidth - one.clientWidth)")
+    assert tables == [0, 0, 0], "missing values, tests and all columns"
+    assert page.locator("#command").inner_text() == drawn.command
     verdict = page.locator("#verdict")
     assert verdict.is_visible()
     assert verdict.inner_text() == drawn.verdict
