@@ -7,6 +7,7 @@ from shlex import quote
 from rich.console import Console
 from rich.status import Status
 
+from flows.alerting import site_of
 from flows.loop import Standing
 from infra.settings import Settings
 from monitoring.next_step import Step
@@ -49,6 +50,9 @@ class Progress:
         self.failed_trainings += isinstance(record, TrainingRecord) and record.outcome == "failed"
         if line := describe(record):
             self.console.print(line)
+        if isinstance(record, WindowRecord) and record.has_page:
+            page = site_of(self.settings).page(record.window.id)
+            self.console.print(f"{record.window.id}  page: {page if '://' in page else _shown(Path(page))}")
 
     def close(self, standing: Standing) -> None:
         """Say where the loop stands and how to look at it."""

@@ -50,7 +50,7 @@ class Installation:
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Where ledger and scores live."""
+        """Where ledger, scores and pages live."""
         return open_store(self.settings.store_url, self.settings.s3)
 
     @cached_property
@@ -80,6 +80,10 @@ class Installation:
     def read_scores(self, window_id: str) -> pd.DataFrame:
         """Return the stored scores of one window."""
         return pd.read_parquet(io.BytesIO(self.store.read(self._scores_key(window_id))))
+
+    def write_page(self, name: str, page: str) -> None:
+        """Store an HTML page as `reports/MODEL/NAME.html`, where `monitoring.alerts.Site.page` links to."""
+        self.store.write(f"reports/{self.settings.model}/{name}.html", page.encode(errors="replace"))
 
     def _scores_key(self, window_id: str) -> str:
         return f"scores/{self.settings.model}/{window_id}.parquet"

@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.events import emit
 from flows.installation import Champion, Installation, known_schema, open_installation
+from flows.report import ScoredRows, report_window
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
@@ -98,7 +99,7 @@ def check_drift(
 
 @flow(name="monitor", flow_run_name="monitor {window.id}")
 def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
-    """Take one window: quality, scores, drift, decision. Invalid data ends as a quarantined record."""
+    """Take one window: quality, scores, drift, decision, page. Invalid data ends as a quarantined record."""
     installation = open_installation(settings)
     history = installation.ledger.load()
     champion = installation.champion(history.champion) if history.champion else None
@@ -116,7 +117,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
         emit(settings, "floodmark.data.invalid", window=window.id)
-        return WindowRecord(
+        record = WindowRecord(
             window=taken,
             digest="",
             rows=0,
@@ -124,6 +125,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
             reason=str(error),
             configuration=settings.reading,
         )
+        return report_window(installation, source, history, record)
 
     record = WindowRecord(
         window=taken,
@@ -150,7 +152,9 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         scores=told,
         drift=drift,
     )
-    return with_decision(record, history, settings.retraining, listed=listed, now=now)
+    record = with_decision(record, history, settings.retraining, listed=listed, now=now)
+    seen = ScoredRows(rows=rows, scores=scores, champion=champion)
+    return report_window(installation, source, history, record, seen)
 
 
 def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema, list[str]]:

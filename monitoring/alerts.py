@@ -58,7 +58,7 @@ class Message:
     Attributes:
         id: The same for the same incident and stage, however often it is sent; receivers drop repetitions.
         text: What happened, with its reason, in a sentence.
-        link: The report of the newest window that it is about; None before there is a window.
+        link: The page of the newest window that it is about; None where nothing happened in it.
         command: What to run next.
         channels: Where it goes.
     """
@@ -162,10 +162,15 @@ def compose(
         since=incident.since,
         resolved_at=incident.resolved_at,
         windows=incident.windows,
-        link=site.page(about[0]) if about else None,
+        link=next((site.page(window) for window in about if _has_page(history, window)), None),
         command=next_command(history, incident, site),
         channels=channels,
     )
+
+
+def _has_page(history: History, window: str) -> bool:
+    record = history.latest_windows.get(window)
+    return record is not None and record.has_page
 
 
 def headline(incident: Incident) -> str:

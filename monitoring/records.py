@@ -6,6 +6,7 @@ from typing import Literal
 
 from training.types import (
     DetectorSpec,
+    DriftStatus,
     DriftVerdict,
     FeatureSchema,
     GateResult,
@@ -62,6 +63,14 @@ class WindowRecord:
     def alert_rate(self) -> float | None:
         """Share of the rows above the champion's threshold."""
         return None if self.alerts is None else self.alerts / self.rows
+
+    @property
+    def has_page(self) -> bool:
+        """Whether people are to look at it: set aside, drifted by any test, or not to be told."""
+        if self.drift is None:
+            return self.outcome == "quarantined"
+        drifted = any(test.status is DriftStatus.DRIFTED for test in self.drift.tests)
+        return drifted or self.drift.status is not DriftStatus.STABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

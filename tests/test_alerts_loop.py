@@ -99,6 +99,8 @@ def test_two_unusable_windows_are_one_incident_through_every_channel(home: Path,
     assert opened["windows"] == ["day-2"]
     assert opened["command"] == f"floodmark run {source} --time-column at --home {home} --model floodmark"
     assert opened["link"] == f"{home}/reports/floodmark/day-2.html"
+    assert "day-2 was set aside" in Path(opened["link"]).read_text()
+    assert resolved["link"] == f"{home}/reports/floodmark/day-3.html", "the newest of its windows"
     assert resolved["text"].startswith("Resolved, window day-4 is valid: 2 windows from day-2 to day-3")
     assert [message["title"] for message in slack.messages] == [
         "floodmark floodmark: data opened",

@@ -175,6 +175,9 @@ class TestMessages:
         assert message.link == "https://pages.example/reports/pumps/day%202.html"
         assert message.command == "floodmark run s3://plant/pumps --home '/a home' --model pumps"
 
+    def test_a_message_links_to_no_page_that_was_not_written(self) -> None:
+        assert [message.link for message in due(history(scored("a"), trained(None)))] == [None]
+
     @pytest.mark.parametrize(
         ("records", "command"),
         [
