@@ -23,6 +23,7 @@ from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.profile import Profiler, WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
+from monitoring.score_drift import summary
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import DriftStatus, DriftVerdict, FeatureSchema, Window
 
@@ -75,14 +76,17 @@ def check_window(installation: Installation, history: History, source: str) -> W
     )
     if quarantine_reason(findings):
         return checked
-    drift, alert_rate = judge_sample(clean_frame(profile.sample, schema), champion, settings)
+    drift, alert_rate = judge_sample(clean_frame(profile.sample, schema), champion, history, settings)
     return replace(checked, drift=drift, alert_rate=alert_rate)
 
 
-def judge_sample(rows: pd.DataFrame, champion: Champion, settings: Settings) -> tuple[DriftVerdict, float]:
+def judge_sample(
+    rows: pd.DataFrame, champion: Champion, history: History, settings: Settings
+) -> tuple[DriftVerdict, float]:
     """Judge a window by the sample that the drift check would draw of it, as the loop does."""
-    drift = check_drift.fn(rows, champion, settings)
     scores = champion.scorer.score(rows)
+    stream = [*history.champion_scores(), summary(scores, champion.reference)]
+    drift = check_drift.fn(rows, scores, champion, stream, settings)
     return drift, float(np.mean(~(scores <= champion.scorer.threshold.value)))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows.alerting import incident_values
 from flows.overview import overview
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
@@ -17,10 +18,16 @@ from infra.prefect_server import prefect_environment
 from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.history import History
+from monitoring.history import MOVES_CHAMPION, History
 from monitoring.records import PromotionRecord, SettledRecord
 from monitoring.status import status as describe_status
-from monitoring.steering import promotion_by_person, rollback_by_person
+from monitoring.steering import (
+    mute_by_person,
+    promotion_by_person,
+    refusal_by_person,
+    rollback_by_person,
+    unmute_by_person,
+)
 from training.errors import ConfigurationError, FloodmarkError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -170,10 +177,11 @@ def status(
     """Show where the model stands."""
     settings, history = load_history(config, home, model)
     if as_json:
-        typer.echo(json.dumps(describe_status(history, settings.model), indent=2, allow_nan=False))
+        shown = describe_status(history, settings.model) | {"incidents": incident_values(history, settings)}
+        typer.echo(json.dumps(shown, indent=2, allow_nan=False))
         return
     for part in overview(history, settings):
-        Console(highlight=False).print(part)
+        Console(highlight=False).print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
 @app.command()
@@ -221,6 +229,87 @@ def rollback(
     move_champion(settings, past, rollback_by_person(past, reason=reason))
 
 
+@app.command()
+def refuse(
+    version: Annotated[str, typer.Argument(help="The challenger that waits for a person")],
+    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+) -> None:
+    """Send the challenger away that its gates could not decide on; until then no training is decided."""
+    settings, past = load_history(config, home, model)
+    move_champion(settings, past, refusal_by_person(past, version, reason=reason))
+
+
+@app.command()
+def mute(
+    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    lasts: Annotated[str | None, typer.Option("--for", help="How long: 90m, 12h, 3d, 2w")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Until when (UTC)")] = None,
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+) -> None:
+    """Forbid retraining for a while; windows are still taken, scored and judged for drift."""
+    settings, past = load_history(config, home, model)
+    record = mute_by_person(datetime.now(UTC), lasts=lasts, until=until, reason=reason)
+    Ledger.of(open_store(settings.store_url, settings.s3), settings.model).append(past, record)
+    typer.echo(f"no retraining until {record.until:%Y-%m-%dT%H:%M:%SZ}: {reason}")
+
+
+@app.command()
+def unmute(
+    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+) -> None:
+    """Allow retraining again before the mute ends by itself."""
+    settings, past = load_history(config, home, model)
+    record = unmute_by_person(past, datetime.now(UTC), reason=reason)
+    Ledger.of(open_store(settings.store_url, settings.s3), settings.model).append(past, record)
+    typer.echo(f"retraining is allowed again: {reason}")
+
+
+@app.command()
+def backtest(
+    source: Annotated[str, typer.Argument(help="A folder or s3://bucket/prefix with past windows")],
+    policy: Annotated[
+        list[Path] | None, typer.Option(help="TOML with [drift] or [retraining]; may be given again")
+    ] = None,
+    changed_at: Annotated[
+        str | None, typer.Option(help="Window or time of a known change: DRIFTED before it is a false alarm")
+    ] = None,
+    time_column: Annotated[str | None, typer.Option(help="Column with the rows' times")] = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with labels; never a feature")] = None,
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    drawing: Annotated[Path | None, typer.Option(help="Draw the timeline into this .png or .svg")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, schema_version 1")] = False,
+) -> None:
+    """Tell what policies would have done with past windows; trains nothing and changes nothing."""
+    silence_usage_reports()
+    from flows import backtest_output as output  # noqa: PLC0415 - Matplotlib is heavy
+    from flows.backtest import backtest as replay  # noqa: PLC0415 - Evidently is heavy
+    from flows.backtest import read_policies  # noqa: PLC0415 - likewise
+
+    if drawing is not None:
+        output.drawing_suffix(drawing)
+    overrides = {"home": home, "model": model, "time_column": time_column, "label_column": label_column}
+    settings, policies = read_policies(policy or [], config, dict(overrides))
+    opened = Source(store=open_store(source, settings.s3), csv=settings.csv)
+    with output.progress_bar() as progress:
+        done = replay(settings, policies, opened, changed_at=changed_at, progress=progress)
+    if drawing is not None:
+        output.draw(done, drawing)
+    if as_json:
+        typer.echo(json.dumps(output.as_json(done), indent=2, allow_nan=False))
+        return
+    output.show(done)
+
+
 def move_champion(settings: Settings, past: History, record: PromotionRecord) -> None:
     """Write a person's decision into the ledger and let the aliases follow it."""
     silence_usage_reports()
@@ -231,7 +320,10 @@ def move_champion(settings: Settings, past: History, record: PromotionRecord) ->
     past = installation.ledger.append(past, record)
     follow(installation, record)
     installation.ledger.append(past, SettledRecord(version=record.version))
-    typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
+    if record.outcome in MOVES_CHAMPION:
+        typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
+    else:
+        typer.echo(f"version {record.version} is refused: {record.reason}")
 
 
 def load_history(
@@ -257,6 +349,8 @@ def silence_usage_reports() -> None:
 
 def main() -> None:
     """Run the command line; expected errors go to standard error without a traceback."""
+    import flows.cli_alerts  # noqa: F401, PLC0415 - registers its commands, and imports this module
+
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)

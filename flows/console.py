@@ -7,11 +7,19 @@ from shlex import quote
 from rich.console import Console
 from rich.status import Status
 
+from flows.alerting import site_of
 from flows.loop import Standing
 from infra.settings import Settings
 from monitoring.next_step import Step
-from monitoring.records import FailureRecord, PromotionRecord, Record, TrainingRecord, WindowRecord
-from training.types import PromotionOutcome, RetrainingDecision
+from monitoring.records import (
+    AlertRecord,
+    FailureRecord,
+    PromotionRecord,
+    Record,
+    TrainingRecord,
+    WindowRecord,
+)
+from training.types import DriftStatus, PromotionOutcome, RetrainingDecision
 
 SHOWN_COLUMNS = 3
 
@@ -42,6 +50,9 @@ class Progress:
         self.failed_trainings += isinstance(record, TrainingRecord) and record.outcome == "failed"
         if line := describe(record):
             self.console.print(line)
+        if isinstance(record, WindowRecord) and record.has_page:
+            page = site_of(self.settings).page(record.window.id)
+            self.console.print(f"{record.window.id}  page: {page if '://' in page else _shown(Path(page))}")
 
     def close(self, standing: Standing) -> None:
         """Say where the loop stands and how to look at it."""
@@ -69,6 +80,8 @@ def describe(record: Record) -> str:
             return f"version {record.version}  {record.outcome.value} by {record.by}: {record.reason}"
         case FailureRecord():
             return f"failed  {record.step}: {record.error}"
+        case AlertRecord():
+            return alert_line(record)
         case _:
             return ""
 
@@ -82,10 +95,12 @@ def _window(record: WindowRecord) -> str:
     columns = record.drift.drifted_columns
     more = ", …" if len(columns) > SHOWN_COLUMNS else ""
     moved = f" ({', '.join(columns[:SHOWN_COLUMNS])}{more})" if columns else ""
+    others = [test.test for test in record.drift.tests if test.status is DriftStatus.DRIFTED]
+    beside = f", and {', '.join(others)}" if others else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"
-        f" drifted{moved}; {_decision(record.decision)}{warned}"
+        f" drifted{moved}{beside}; {_decision(record.decision)}{warned}"
     )
 
 
@@ -93,7 +108,18 @@ def _training(record: TrainingRecord) -> str:
     if record.outcome == "failed":
         return f"failed: {record.error}"
     launched = f"{record.rows} rows, {record.world_size} ranks, {record.seconds:.1f} s"
-    return f"{launched}, registered as version {record.version}"
+    guarded = f"; guard: {record.guard}" if record.guard else ""
+    return f"{launched}, registered as version {record.version}{guarded}"
+
+
+def alert_line(record: AlertRecord) -> str:
+    """Return one line about a message; it is a warning when a channel did not take it."""
+    answers = ", ".join(
+        f"{outcome.channel} {'answered' if outcome.delivered else 'failed:'} {outcome.answer}"
+        for outcome in record.outcomes
+    )
+    warning = "" if all(outcome.delivered for outcome in record.outcomes) else "warning: "
+    return f"{warning}alert {record.incident} {record.stage}: {answers}"
 
 
 def refused(record: Record) -> bool:

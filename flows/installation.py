@@ -17,6 +17,7 @@ from infra.stores import open_store
 from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.profile import WindowProfile, profile_frame
+from monitoring.reference import ChampionReference
 from monitoring.schema import with_columns
 from training import artifact
 from training.errors import InvalidWindowError
@@ -31,7 +32,7 @@ class Champion:
     version: str
     scorer: Scorer
     request: TrainingRequest
-    reference: pd.DataFrame
+    reference: ChampionReference
     profile: WindowProfile
 
     @property
@@ -49,7 +50,7 @@ class Installation:
 
     @cached_property
     def store(self) -> ObjectStore:
-        """Where ledger and scores live."""
+        """Where ledger, scores and pages live."""
         return open_store(self.settings.store_url, self.settings.s3)
 
     @cached_property
@@ -80,19 +81,30 @@ class Installation:
         """Return the stored scores of one window."""
         return pd.read_parquet(io.BytesIO(self.store.read(self._scores_key(window_id))))
 
+    def write_page(self, name: str, page: str) -> None:
+        """Store an HTML page as `reports/MODEL/NAME.html`, where `monitoring.alerts.Site.page` links to."""
+        self.store.write(f"reports/{self.settings.model}/{name}.html", page.encode(errors="replace"))
+
     def _scores_key(self, window_id: str) -> str:
         return f"scores/{self.settings.model}/{window_id}.parquet"
 
     def _load(self, version: str) -> Champion:
         folder = self.registry.artifact_folder(version)
         scorer = Scorer.load(folder)
-        reference = pd.read_parquet(folder / artifact.REFERENCE)
+        rows, held_out = (pd.read_parquet(folder / name) for name in (artifact.REFERENCE, artifact.HELD_OUT))
         return Champion(
             version=version,
             scorer=scorer,
             request=artifact.read_request(folder),
-            reference=reference,
-            profile=profile_frame(reference, scorer.schema, seed=self.settings.training.seed),
+            reference=ChampionReference(
+                schema=scorer.schema,
+                rows=rows,
+                held_out=held_out,
+                scores=scorer.score(held_out),
+                threshold=scorer.threshold,
+                encode=scorer.preprocessing.transform,
+            ),
+            profile=profile_frame(rows, scorer.schema, seed=self.settings.training.seed),
         )
 
 

@@ -2,21 +2,24 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from prefect import flow
 
+from flows.alerting import due
 from flows.installation import Installation, open_installation
 from flows.judge import judge
 from flows.monitor import monitor
+from flows.notify import notify
 from flows.retrain import retrain
 from flows.settle import settle
 from infra.ledger import LedgerMovedError
 from infra.settings import Settings
 from infra.source import Source
 from monitoring.history import History
-from monitoring.next_step import Judge, Settle, Step, TakeWindow, Train, next_step
+from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, next_step
 from monitoring.reconcile import moved_by_person
 from monitoring.records import FailureRecord, Record, WindowRecord
 from training.errors import FloodmarkError, RetryableError
@@ -50,7 +53,8 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     while True:
         try:
             history, listed = follow_person(installation, report), opened.windows()
-            step = next_step(history, listed, settings.reading)
+            messages = due(settings, history, opened.store.url)
+            step = next_step(history, listed, settings.reading, messages)
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
@@ -92,9 +96,18 @@ def take(installation: Installation, source: Source, history: History, step: Ste
         report(step, failure)
         if isinstance(step, TakeWindow) and history.unexpected_failures(str(step)) >= GIVE_UP_AFTER:
             ledger.append(history, skipped_record(settings, step.window, failure))
+        if not isinstance(step, Notify):
+            send_due(installation, source, report)
         raise
     ledger.append(history, record)
     report(step, record)
+
+
+def send_due(installation: Installation, source: Source, report: Report) -> None:
+    """Send what is due before a failure ends the run; that failure is raised, and none of these hides it."""
+    with suppress(Exception):
+        while messages := due(installation.settings, history := installation.ledger.load(), source.store.url):
+            take(installation, source, history, Notify(message=messages[0]), report)
 
 
 def skipped_record(settings: Settings, window: Window, failure: FailureRecord) -> WindowRecord:
@@ -120,3 +133,5 @@ def perform(settings: Settings, source: str, step: Step) -> Record:
             return judge(settings, source, training)
         case Settle(promotion=promotion):
             return settle(settings, promotion)
+        case Notify(message=message):
+            return notify(settings, message)

@@ -1,6 +1,6 @@
 """The flow `monitor`: one window from its objects to a record. It reads like the loop's first half."""
 
-import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,22 +11,24 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.events import emit
 from flows.installation import Champion, Installation, known_schema, open_installation
+from flows.report import ScoredRows, report_window
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
-from monitoring.drift import calibrate_thresholds, drift_verdict
-from monitoring.evidently_drift import column_scores
+from monitoring.decision import event_time, with_decision
 from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.inspection import Terms
 from monitoring.past_windows import past_windows
-from monitoring.policy import WindowOutlook, decide_first_training, decide_retraining
 from monitoring.profile import WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
+from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema
+from monitoring.score_drift import summary
+from monitoring.window_drift import window_drift
 from training.errors import InvalidWindowError
-from training.types import DriftStatus, DriftVerdict, FeatureSchema, RetrainingDecision, Window, WindowVersion
+from training.types import DriftStatus, DriftVerdict, FeatureSchema, ScoreSummary, Window, WindowVersion
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -98,26 +100,32 @@ def store_scores(
 
 
 @task(cache_policy=NO_CACHE)
-def check_drift(rows: pd.DataFrame, champion: Champion, settings: Settings) -> DriftVerdict:
+def check_drift(
+    rows: pd.DataFrame,
+    scores: np.ndarray,
+    champion: Champion,
+    stream: Sequence[ScoreSummary],
+    settings: Settings,
+) -> DriftVerdict:
     """Compare a window with the champion's reference: Evidently's distances, our calibrated verdict."""
-    schema, policy = champion.schema, settings.drift
-    scores = column_scores(champion.reference, rows, schema, seed=settings.training.seed)
     seed = settings.training.seed
-    thresholds = calibrate_thresholds(champion.reference, schema, rows=len(rows), policy=policy, seed=seed)
-    return drift_verdict(scores, schema, thresholds, rows=len(rows), policy=policy)
+    return window_drift(rows, scores, champion.reference, stream, settings.drift, seed=seed)
 
 
 @flow(name="monitor", flow_run_name="monitor {window.id}")
 def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
-    """Take one window: quality, scores, drift, decision. Invalid data ends as a quarantined record."""
+    """Take one window: quality, scores, drift, decision, page. Invalid data ends as a quarantined record."""
     installation = open_installation(settings)
     history = installation.ledger.load()
     champion = installation.champion(history.champion) if history.champion else None
+    opened, now = installation.source(source), datetime.now(UTC)
+    listed = opened.windows() if history.pending_decision() else []
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
         schema = known_schema(champion, history, settings)
-        frame = read_window(installation.source(source), window, schema)
-        digest = refuse_repeated(frame, window, history)
+        frame = read_window(opened, window, schema)
+        digest = content_digest(frame)
+        refuse_repeated(digest, window.id, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
         profile = profile_frame(frame, schema, seed=settings.training.seed)
         terms = contract_terms(champion, schema, history, window.id, settings)
@@ -126,7 +134,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
         emit(settings, "floodmark.data.invalid", window=window.id)
-        return WindowRecord(
+        record = WindowRecord(
             window=taken,
             digest="",
             rows=0,
@@ -134,6 +142,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
             reason=str(error),
             configuration=settings.reading,
         )
+        return report_window(installation, source, history, record)
 
     record = WindowRecord(
         window=taken,
@@ -144,31 +153,26 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         configuration=settings.reading,
         schema=schema,
         times=profile.time.times if profile.time else None,
+        event_time=event_time(frame, schema.time_column, now),
     )
     if champion is None or scores is None:
-        return replace(record, decision=decide_first(record, history, settings))
-    drift = check_drift(rows, champion, settings)
+        return with_decision(record, history, settings.retraining, listed=listed, now=now)
+    told = summary(scores, champion.reference)
+    drift = check_drift(rows, scores, champion, [*history.champion_scores(), told], settings)
     if drift.status is DriftStatus.DRIFTED:
         emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)
-    return replace(
+    record = replace(
         record,
         outcome="scored",
         schema=None,
         champion_version=champion.version,
         alerts=store_scores(installation, window, rows, champion, scores),
+        scores=told,
         drift=drift,
-        decision=decide(record, drift, history, settings),
     )
-
-
-def refuse_repeated(frame: pd.DataFrame, window: Window, history: History) -> str:
-    """Return a digest of the rows, unless another window held exactly the same ones."""
-    digest = hashlib.sha256(
-        pd.util.hash_pandas_object(frame.astype(str), index=False).to_numpy().tobytes()
-    ).hexdigest()
-    if twin := history.same_content(digest, window.id):
-        raise InvalidWindowError(f"holds the same rows as window {twin}")
-    return digest
+    record = with_decision(record, history, settings.retraining, listed=listed, now=now)
+    seen = ScoredRows(rows=rows, scores=scores, champion=champion)
+    return report_window(installation, source, history, record, seen)
 
 
 def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema, list[str]]:
@@ -179,20 +183,3 @@ def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema
         label_column=settings.label_column,
         ignore=settings.ignore_columns,
     )
-
-
-def decide_first(record: WindowRecord, history: History, settings: Settings) -> RetrainingDecision:
-    """Ask the retraining policy about a first model; a candidate that waits for a person comes first."""
-    if history.challenger:
-        reason = f"version {history.challenger} waits for a person"
-        return RetrainingDecision(retrain=False, reason=reason)
-    earlier = [(past.window.id, past.rows) for past in history.bootstrap_windows()]
-    return decide_first_training([*earlier, (record.window.id, record.rows)], settings.retraining)
-
-
-def decide(
-    record: WindowRecord, drift: DriftVerdict, history: History, settings: Settings
-) -> RetrainingDecision:
-    """Ask the retraining policy about the windows up to this one."""
-    newest = WindowOutlook(id=record.window.id, rows=record.rows, status=drift.status)
-    return decide_retraining([*history.outlooks_since_training(), newest], settings.retraining)

@@ -1,16 +1,18 @@
 """`floodmark status` for a person: a table of what happened, and where the model stands."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 from rich.table import Table
 
+from flows.alerting import incident_lines
 from infra.settings import Settings
 from monitoring.history import SET_ASIDE, History
 from monitoring.records import PromotionRecord, TrainingRecord, WindowRecord
 
 
 def overview(history: History, settings: Settings) -> Iterator[Table | str]:
-    """Yield a table with one row for each window, training and promotion, then one line about the model."""
+    """Yield a table with one row for each window, training and promotion, then lines of text."""
     table = Table("what", "rows", "outcome", "alert rate", "by version", title=f"model {settings.model}")
     for entry in history.entries:
         match entry.record:
@@ -30,6 +32,9 @@ def overview(history: History, settings: Settings) -> Iterator[Table | str]:
                 pass
     yield table
     yield _standing(history)
+    if (mute := history.mute(datetime.now(UTC))) and mute.until:
+        yield f"no retraining until {mute.until.isoformat(timespec='minutes')}: {mute.reason}"
+    yield from incident_lines(history, settings)
 
 
 def _standing(history: History) -> str:

@@ -1,5 +1,6 @@
 """The flow `retrain`: from windows to a registered candidate."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,56 +13,88 @@ from flows.installation import Installation, find_windows, known_schema, open_in
 from flows.retries import when_retryable
 from infra.pool import POOLS
 from infra.settings import Settings
+from monitoring.frames import usable_labels
 from monitoring.records import TrainingRecord
 from training.errors import InvalidArtifactError, InvalidWindowError, TrainingFailedError
-from training.split import split_rows, trusted_rows
-from training.types import TrainingJob, TrainingRequest, TrainingResult, Window, WindowVersion
+from training.guard import GuardedRows, champion_excess, guard_rows
+from training.split import split_rows
+from training.types import GuardPolicy, TrainingJob, TrainingRequest, TrainingResult, WindowVersion
 
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
 REFERENCE_ROWS = "reference.parquet"
+HELD_OUT_ROWS = "held_out.parquet"
 JUDGE_ROWS = "judge.parquet"
 ROWS_PER_GROUP = 50_000
 
 
-@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
-def prepare_rows(installation: Installation, source: str, request: TrainingRequest) -> Path:
-    """Split the windows' rows three ways and store the parts; return their folder.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRows:
+    """The folder of a training's rows, and what the contamination guard left out of them and why."""
 
-    The guard takes rows that a trustworthy champion alerted on out of the training part only:
-    calibration, judging and the reference of later drift checks must see what really arrives.
+    folder: Path
+    guard: str
+
+
+@task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
+def prepare_rows(installation: Installation, source: str, request: TrainingRequest) -> PreparedRows:
+    """Split the windows' rows three ways and store the parts.
+
+    The guard takes rows out of the training and the calibration part: judging and the reference of later
+    drift checks must see what really arrives.
+
+    Raises:
+        TrainingFailedError: The guard would leave out too much, or what is left is too little.
     """
     folder = installation.training_folder(request.id)
     opened = installation.source(source)
-    frames, trusted = [], []
-    for window in find_windows(opened, request.windows):
-        frames.append(read_clean(opened, window, request.schema))
-        trusted.append(guard(installation, window, request, len(frames[-1])))
-    rows, mask = pd.concat(frames, ignore_index=True), np.concatenate(trusted)
+    frames = [read_clean(opened, window, request.schema) for window in find_windows(opened, request.windows)]
+    rows = pd.concat(frames, ignore_index=True)
+    known = np.concatenate([known_anomalies(frame, request) for frame in frames])
+    guarded = guard(installation, rows, known, request)
     training, calibration, judge = split_rows(len(rows), request.seed)
     features = request.schema.names()
+    arriving = [name for name in rows.columns if name != request.schema.label_column]
     parts = {
-        TRAINING_ROWS: rows.loc[training[mask[training]], features],
-        CALIBRATION_ROWS: rows.loc[calibration, features],
-        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), features],
+        TRAINING_ROWS: rows.loc[training[guarded.training[training]], features],
+        CALIBRATION_ROWS: rows.loc[calibration[guarded.calibration[calibration]], features],
+        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), arriving],
+        HELD_OUT_ROWS: rows.loc[np.concatenate([calibration, judge]), arriving],
         JUDGE_ROWS: rows.loc[judge],
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         part.to_parquet(folder / f".{name}", index=False, row_group_size=ROWS_PER_GROUP)
         (folder / f".{name}").replace(folder / name)
-    return folder
+    return PreparedRows(folder=folder, guard=guarded.reason)
 
 
-def guard(installation: Installation, window: Window, request: TrainingRequest, rows: int) -> np.ndarray:
-    """Return which of a window's rows may be trained on, by the champion's own stored alerts."""
-    if request.champion_version is None:
-        return np.ones(rows, dtype=bool)
-    stored = installation.read_scores(window.id)
-    mark = installation.champion(request.champion_version).scorer.threshold
-    factor = installation.settings.training.trusted_alert_factor
-    threshold = float(stored["threshold"].iloc[0])
-    return trusted_rows(stored["anomaly_score"].to_numpy(), threshold, mark.target_alert_rate, factor).mask
+def known_anomalies(frame: pd.DataFrame, request: TrainingRequest) -> np.ndarray:
+    """Return which rows of a window are labelled anomalous, bool (rows,); an unknown label is none."""
+    labels = usable_labels(frame, request.schema)
+    return np.zeros(len(frame), dtype=bool) if labels is None else labels == 1
+
+
+def guard(
+    installation: Installation, rows: pd.DataFrame, known: np.ndarray, request: TrainingRequest
+) -> GuardedRows:
+    """Ask the champion, where there is one, about the rows that no label tells of; let the guard decide."""
+    excess, target = None, request.target_alert_rate
+    if request.champion_version is not None:
+        champion = installation.champion(request.champion_version)
+        target = champion.scorer.threshold.target_alert_rate
+        factor = request.guard.trusted_alert_factor
+        excess = np.full(len(rows), np.inf)
+        excess[~known] = champion_excess(champion.scorer, champion.reference.rows, rows[~known], factor)
+    return guard_rows(
+        rows,
+        request.schema,
+        known=known,
+        excess=excess,
+        target_alert_rate=target,
+        policy=request.guard,
+        seed=request.seed,
+    )
 
 
 @task(retries=1, retry_delay_seconds=5, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -73,6 +106,7 @@ def train(installation: Installation, request: TrainingRequest, folder: Path) ->
         training_rows=str(folder / TRAINING_ROWS),
         calibration_rows=str(folder / CALIBRATION_ROWS),
         reference_rows=str(folder / REFERENCE_ROWS),
+        held_out_rows=str(folder / HELD_OUT_ROWS),
         output=str(folder),
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds)
@@ -93,16 +127,19 @@ def retrain(
     """Prepare rows, train with Horovod, register. A training that cannot succeed is recorded as failed."""
     installation = open_installation(settings)
     request = request_training(installation, windows)
+    guarded = ""
     try:
-        folder = prepare_rows(installation, source, request)
-        result = train(installation, request, folder)
+        prepared = prepare_rows(installation, source, request)
+        guarded = prepared.guard
+        result = train(installation, request, prepared.folder)
     except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
         emit(settings, "floodmark.training.failed", request=request.id)
         hint = error.hint.splitlines()[:1]  # the rest is a traceback, which the training's log holds too
-        return record_of(request, reason, error=" ".join([error.message, *hint]))
+        failed = record_of(request, reason, error=" ".join([error.message, *hint]))
+        return replace(failed, guard=guarded)
     version = register(installation, request, result, reason)
     emit(settings, "floodmark.model.registered", request=request.id, version=version)
-    return record_of(request, reason, result=result, version=version)
+    return replace(record_of(request, reason, result=result, version=version), guard=guarded)
 
 
 def request_training(installation: Installation, windows: tuple[WindowVersion, ...]) -> TrainingRequest:
@@ -122,6 +159,10 @@ def request_training(installation: Installation, windows: tuple[WindowVersion, .
         world_size=settings.training.ranks,
         seed=settings.training.seed,
         champion_version=champion,
+        guard=GuardPolicy(
+            trim_share=settings.training.trim_share,
+            trusted_alert_factor=settings.training.trusted_alert_factor,
+        ),
     )
 
 

@@ -177,9 +177,16 @@ class Registry:
         """Attach a report to the version's run as `reports/NAME`; a mapping is written as strict JSON."""
         if not isinstance(content, str):
             content = to_json(content, indent=2, inf_nan_mode="strings").decode()
-        with self._tracking(f"attach {name} to version {version}") as client:
+        self._attach(version, f"reports/{name}", content)
+
+    def log_window_page(self, version: str, window: str, page: str) -> None:
+        """Attach a window's page to the run of the version that scored it, as `windows/WINDOW/page.html`."""
+        self._attach(version, f"windows/{window}/page.html", page)
+
+    def _attach(self, version: str, path: str, text: str) -> None:
+        with self._tracking(f"attach {path} to version {version}") as client:
             found = client.get_model_version(self.model, version)
-            client.log_text(found.run_id or "", content, f"reports/{name}")
+            client.log_text(found.run_id or "", text, path)
 
     def report_gates(self, version: str, verdict: str, gates: Sequence[Mapping[str, object]]) -> None:
         """Write the verdict beside the version and attach the report of its gates."""

@@ -21,18 +21,19 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from infra.channels import AlertSettings
 from infra.contract_file import read_contract
 from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
 from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
-from monitoring.policy import RetrainingPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits
+from training.guard import MOST_LEFT_OUT
 from training.threshold import CALIBRATORS
-from training.types import DetectorSpec
+from training.types import DetectorSpec, RetrainingPolicy
 
 PREFIX = "FLOODMARK_"
 DEFAULT_FILE = Path("floodmark.toml")
@@ -65,8 +66,8 @@ def _without_password(uri: str | None) -> str | None:
 class TrainingSettings:
     """How a training is launched, and what it may be trained on.
 
-    A champion's alerts are kept out of the training rows unless it alerts on more than
-    `trusted_alert_factor` times its target: then they are the new normal, not anomalies.
+    New rows may hold unlabelled anomalies, but no more than `trim_share` of them. A champion that alerts on
+    more than `trusted_alert_factor` times its target sees drift; see `training.guard` for what follows.
     """
 
     pool: str = "local"
@@ -74,6 +75,7 @@ class TrainingSettings:
     timeout_seconds: float = 3_600
     seed: int = 0
     trusted_alert_factor: float = 1.5
+    trim_share: float = 0.05
 
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
@@ -84,6 +86,10 @@ class TrainingSettings:
             raise ValueError(f"timeout_seconds is {self.timeout_seconds}; it must be positive")
         if not self.trusted_alert_factor >= 1:
             raise ValueError(f"trusted_alert_factor is {self.trusted_alert_factor}; it must be at least 1")
+        if not 0 <= self.trim_share <= MOST_LEFT_OUT / 2:
+            raise ValueError(
+                f"trim_share is {self.trim_share}; it must lie between 0 and {MOST_LEFT_OUT / 2}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +141,7 @@ class Settings(BaseSettings):
     detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
     threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
+    alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
     _stated_contract: Contract = PrivateAttr(default_factory=Contract)
 
     @classmethod
@@ -160,6 +167,8 @@ class Settings(BaseSettings):
         ):
             if not factor * target < 1:
                 raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
+        if self.drift.season != "none" and self.time_column is None:
+            raise ValueError(f"drift.season {self.drift.season!r} needs a time_column")
         if not self.lease_seconds > 2 * self.training.timeout_seconds:
             raise ValueError(
                 "lease_seconds must exceed two trainings' timeout_seconds, a training and its retry"
@@ -247,5 +256,6 @@ def _explain(error: ValidationError) -> str:
 
 
 def _masked(value: object) -> str:
-    """Show a received value, but no credentials within a URI."""
-    return re.sub(r"://[^/\s]*@|\?[^'\s]*", "…", repr(value))
+    """Show a received value, but of a URI only its scheme and host: the rest may be a secret."""
+    hidden = re.sub(r"://(?:[^/'\"\s]*@)?([^/?'\"\s]*)[^'\"\s]*", r"://\1…", repr(value))
+    return re.sub(r"\?[^'\s]*", "…", hidden)

@@ -1,10 +1,12 @@
-"""How far a window lies from the reference: Evidently's two distances, for many pairs of samples at once.
+"""How far a window lies from the reference: Evidently's distances, for many windows at once.
 
-A test holds them to Evidently's own numbers; calibration needs hundreds of them, which Evidently's reports
-would take minutes for.
+A test holds them to Evidently's own numbers; calibration needs thousands of them, which Evidently's reports
+would take minutes for. All are distances: larger is always further.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +16,27 @@ from scipy.special import rel_entr
 from training.types import ColumnKind
 
 FloatArray = npt.NDArray[np.float64]
-CountArray = npt.NDArray[np.int64]
+Distance = Callable[[npt.NDArray[np.generic], FloatArray, FloatArray], FloatArray]
+"""Values (cells,), the reference's shares (cells,), the windows' (windows, cells) -> distances (windows,)."""
 
-METHODS: dict[ColumnKind, str] = {"numeric": "wasserstein", "categorical": "jensenshannon"}
-"""Evidently's names of the pinned methods: distances, so that larger is always further."""
-
-ROW_CAP = 10_000
+ROW_CAP = 50_000
 """Rows of either side that are compared; calibration assumes the same cap."""
+
+LEAST_DEVIATION = 0.001
+"""Evidently norms a Wasserstein distance by no smaller deviation."""
+
+RARE = 0.01
+"""What a value other than the usual one counts in a column that hardly ever varies: with Evidently's least
+deviation, the share of such values must then move by 0.01 to make a distance of 0.1."""
+
+FREQUENT = 30
+"""Rows of the reference from which on a category is compared by itself; at 10, the luck of which categories
+reach it made false alarms."""
+
+SELDOM, NEVER = "\0seldom seen", "\0never seen"
+
+EMPTY_SHARE = 0.0001
+"""What Evidently's stability index puts in the place of an empty share, or less where a share is less."""
 
 
 def capped_sample(frame: pd.DataFrame, *, seed: int, cap: int = ROW_CAP) -> pd.DataFrame:
@@ -28,7 +44,7 @@ def capped_sample(frame: pd.DataFrame, *, seed: int, cap: int = ROW_CAP) -> pd.D
     return frame if len(frame) <= cap else frame.iloc[sampled_positions(len(frame), seed=seed, cap=cap)]
 
 
-def sampled_positions(rows: int, *, seed: int, cap: int = ROW_CAP) -> CountArray:
+def sampled_positions(rows: int, *, seed: int, cap: int = ROW_CAP) -> npt.NDArray[np.int64]:
     """Return positions of at most `cap` of `rows` rows, in order: one of each of `cap` equal stretches."""
     if rows <= cap:
         return np.arange(rows)
@@ -36,100 +52,119 @@ def sampled_positions(rows: int, *, seed: int, cap: int = ROW_CAP) -> CountArray
     return np.random.default_rng(seed).integers(edges[:-1], edges[1:])
 
 
-def distinct_values(column: pd.Series) -> tuple[npt.NDArray[np.generic], CountArray]:
-    """Return the distinct present values in order, and each row's position among them, -1 if missing."""
-    codes, values = pd.factorize(column, sort=True)
-    return np.asarray(values), codes.astype(np.int64)
-
-
-def without_far_tails(values: pd.Series, reference: pd.Series) -> pd.Series:
-    """Cut numbers at one span beyond the span of the reference's middle 99 %.
-
-    A single reading of a million would otherwise be the deviation that everything is normed by, and hide
-    any drift, or be a drift of its own. A column that hardly ever varies is left as it is.
-    """
-    low, high = (float(bound) for bound in reference.quantile([0.005, 0.995]))
-    span = high - low
-    return values.clip(low - span, high + span) if span > 0 else values
-
-
-def wasserstein(
-    values: npt.NDArray[np.generic], reference_counts: CountArray, current_counts: CountArray
-) -> FloatArray:
-    """First Wasserstein distance over the standard deviation of the reference, as Evidently's "wasserstein".
-
-    Evidently floors that deviation at 0.001; `evidently_drift` standardises columns first, so here is
-    no floor. A constant reference is scored by `constant_score`.
-
-    Args:
-        values: The distinct values, ascending (values,).
-        reference_counts: How often each pair's reference holds each value (pairs, values).
-        current_counts: Likewise for the current windows.
-
-    Returns:
-        One distance per pair (pairs,); NaN where a side has no value.
-    """
-    if not len(values):
-        return np.full(len(reference_counts), np.nan)
-    # Scaled against overflow, and centred on the references' median so that the squares do not cancel.
-    scaled = values.astype(np.float64) / max(float(np.abs(values).max()), np.finfo(float).tiny)
-    ranks = np.cumsum(reference_counts.sum(axis=0))
-    scaled -= scaled[np.searchsorted(ranks, ranks[-1] / 2)]
-    rows = reference_counts.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        reference = reference_counts / rows[:, None]
-        gap = current_counts / current_counts.sum(axis=1, keepdims=True)
-        mean, square = (reference @ np.column_stack([scaled, scaled**2])).T
-        deviation = np.sqrt(np.maximum(square - mean**2, 0))
-        unchanging = np.count_nonzero(reference_counts, axis=1) == 1
-        differing = 1 - (gap[unchanging] * (reference[unchanging] > 0)).sum(axis=1)
-        gap -= reference
-        np.abs(np.cumsum(gap, axis=1, out=gap), out=gap)
-        distance: FloatArray = gap @ np.append(np.diff(scaled), 0.0) / deviation
-    distance[unchanging] = constant_score(differing, reference_rows=rows[unchanging])
+def wasserstein(values: npt.NDArray[np.generic], reference: FloatArray, windows: FloatArray) -> FloatArray:
+    """First Wasserstein distance over the reference's standard deviation, as Evidently's "wasserstein"."""
+    numbers = values.astype(np.float64)
+    mean = reference @ numbers
+    deviation = math.sqrt(max(float(reference @ (numbers - mean) ** 2), 0.0))
+    gap = np.abs(np.cumsum(windows - reference, axis=1))
+    distance: FloatArray = gap @ np.append(np.diff(numbers), 0.0) / max(deviation, LEAST_DEVIATION)
     return distance
 
 
-def jensen_shannon(
-    values: npt.NDArray[np.generic], reference_counts: CountArray, current_counts: CountArray
-) -> FloatArray:
-    """Jensen-Shannon distance with natural logarithms, as Evidently's "jensenshannon" on categories.
-
-    Arguments and result as in `wasserstein`; the order of `values` is of no account.
-    """
-    if not len(values):
-        return np.full(len(reference_counts), np.nan)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        reference = reference_counts / reference_counts.sum(axis=1, keepdims=True)
-        current = current_counts / current_counts.sum(axis=1, keepdims=True)
-        middle = (reference + current) / 2
-        divergence = rel_entr(reference, middle).sum(axis=1) + rel_entr(current, middle).sum(axis=1)
-        distance: FloatArray = np.sqrt(np.maximum(divergence, 0) / 2)
+def jensen_shannon(_: npt.NDArray[np.generic], reference: FloatArray, windows: FloatArray) -> FloatArray:
+    """Jensen-Shannon distance with natural logarithms, 0 to 0.83, as Evidently's "jensenshannon"."""
+    middle = (reference + windows) / 2
+    divergence = rel_entr(reference, middle).sum(axis=1) + rel_entr(windows, middle).sum(axis=1)
+    distance: FloatArray = np.sqrt(np.maximum(divergence, 0) / 2)
     return distance
 
 
-DISTANCES: dict[ColumnKind, Callable[..., FloatArray]] = {
-    "numeric": wasserstein,
-    "categorical": jensen_shannon,
+def kolmogorov_smirnov(_: npt.NDArray[np.generic], reference: FloatArray, windows: FloatArray) -> FloatArray:
+    """Largest gap of the two distribution functions, 0 to 1."""
+    distance: FloatArray = np.abs(np.cumsum(windows - reference, axis=1)).max(axis=1)
+    return distance
+
+
+def population_stability(
+    _: npt.NDArray[np.generic], reference: FloatArray, windows: FloatArray
+) -> FloatArray:
+    """Population stability index, as Evidently's "psi" on categories."""
+    used = (reference > 0) | (windows > 0)
+    before, after = _filled(np.broadcast_to(reference, windows.shape)), _filled(windows)
+    distance: FloatArray = np.where(used, (before - after) * np.log(before / after), 0.0).sum(axis=1)
+    return distance
+
+
+def _filled(shares: FloatArray) -> FloatArray:
+    least = np.where(shares > 0, shares, np.inf).min(axis=1, keepdims=True)
+    filled: FloatArray = np.where(
+        shares > 0, shares, np.where(least <= EMPTY_SHARE, least / 10**6, EMPTY_SHARE)
+    )
+    return filled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A distance that Evidently computes for columns of `kinds`.
+
+    Attributes:
+        evidently: Evidently's name for it, or that of a test of ours that is registered with Evidently.
+        distance: The same for many windows at once.
+        bins: Numeric columns are cut into this many bins of equal share in the reference; None compares
+            their values.
+    """
+
+    evidently: str
+    kinds: tuple[ColumnKind, ...]
+    distance: Distance
+    bins: int | None = None
+
+
+METHODS: dict[str, Method] = {
+    "wasserstein": Method(evidently="wasserstein", kinds=("numeric",), distance=wasserstein),
+    "jensenshannon": Method(evidently="jensenshannon", kinds=("categorical",), distance=jensen_shannon),
+    "ks": Method(evidently="floodmark_ks", kinds=("numeric",), distance=kolmogorov_smirnov, bins=64),
+    "psi": Method(evidently="psi", kinds=("numeric", "categorical"), distance=population_stability, bins=10),
 }
-"""What `METHODS` names, for many pairs at once."""
+"""By the names that the settings use. Evidently's own "ks" is a p-value, which changes its direction; its own
+"psi" spans its bins over both sides, so that one outlier hides a shift: both get bins of the reference."""
 
 
-def constant_score(
-    differing_share: FloatArray | float, *, reference_rows: npt.NDArray[np.int64] | int
-) -> FloatArray:
-    """Score a window against a reference that is constant, where no deviation can norm the distance.
+def comparable(
+    reference: pd.Series, current: pd.Series, kind: ColumnKind, method: Method
+) -> tuple[pd.Series, pd.Series]:
+    """Bring both sides of one column into the form in which they are compared; NaN and None stay.
 
-    What counts is the share of the window's values that differ. `reference_rows` rows without any such
-    value leave room for a rate of 3 / rows (rule of three, 95 %), so the share is normed by the deviation
-    of that rate's indicator. A constant that changed scores sqrt(rows / 3), 41 for 5,000 rows; a
-    single new value among 2,000 scores 0.02.
+    Numbers are cut at one span beyond the span of the reference's middle 99 %, or a single reading of a
+    million would be the deviation that everything is normed by, and hide any drift, or be a drift of its
+    own; then they are standardised by the reference, since Evidently cannot see a column of small values
+    move. In a column whose middle 99 % is one value, what counts is how often it lies above or below,
+    since a few readings do not tell how far it goes. Categories that the reference holds less than
+    `FREQUENT` times are one category, and those that it does not hold another: single ones say nothing.
     """
-    rate = unseen_rate(reference_rows)
-    score: FloatArray = np.asarray(differing_share, dtype=np.float64) / np.sqrt(rate)
-    return score
+    if reference.isna().all():
+        return reference, current
+    if kind == "categorical":
+        counts = reference.value_counts()
+        known = {value: value if count >= FREQUENT else SELDOM for value, count in counts.items()}
+        return reference.map(known), current.map(lambda value: known.get(value, NEVER), na_action="ignore")
+    before, after = _comparable_numbers(reference.to_numpy(), current.to_numpy(), method)
+    return pd.Series(before, index=reference.index), pd.Series(after, index=current.index)
 
 
-def unseen_rate(rows: npt.NDArray[np.int64] | int) -> FloatArray:
-    """Bound the rate of a value that `rows` rows did not show (rule of three, 95 %)."""
-    return np.minimum(1.0, 3.0 / np.asarray(rows, dtype=np.float64))
+def _comparable_numbers(
+    reference: FloatArray, current: FloatArray, method: Method
+) -> tuple[FloatArray, FloatArray]:
+    known = np.sort(reference[~np.isnan(reference)])
+    low, high = np.quantile(known, [0.005, 0.995])
+    if low == high:
+        return RARE * np.sign(reference - low), RARE * np.sign(current - low)
+    if method.bins is not None:
+        edges = np.unique(np.quantile(known, np.arange(1, method.bins) / method.bins))
+        return _binned(reference, edges), _binned(current, edges)
+    size = max(abs(known[0]), abs(known[-1]))  # dividing by it first keeps squares of huge values finite
+    span = high / size - low / size
+    known, before, after = (
+        np.clip(values / size, low / size - span, high / size + span)
+        for values in (known, reference, current)
+    )
+    centre, deviation = known.mean(), known.std()
+    return (before - centre) / deviation, (after - centre) / deviation
+
+
+def _binned(values: FloatArray, edges: FloatArray) -> FloatArray:
+    """Return the number of each value's bin, NaN where there is no value."""
+    places = np.searchsorted(edges, values, side="left").astype(np.float64)
+    binned: FloatArray = np.where(np.isnan(values), np.nan, places)
+    return binned

@@ -109,6 +109,13 @@ def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
     return pd.DataFrame(clean, index=frame.index, copy=False)
 
 
+def utc_times(values: pd.Series) -> pd.Series:
+    """Return ISO 8601 texts and timestamps as times in UTC, NaT where they are none."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(object)
+    return pd.to_datetime(values, format="ISO8601", errors="coerce", utc=True)
+
+
 def usable_labels(frame: pd.DataFrame, schema: FeatureSchema) -> FloatArray | None:
     """Return the labels as float64 (rows,): 0, 1 or NaN for unknown; None when there are none to use."""
     if schema.label_column is None or column_count(frame, schema.label_column) != 1:

@@ -2,23 +2,29 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 
-from monitoring.policy import WindowOutlook
 from monitoring.records import (
+    AlertRecord,
     ClaimRecord,
     Entry,
     FailureRecord,
+    MuteRecord,
     PromotionRecord,
     Record,
     SettledRecord,
+    SnoozeRecord,
     TrainingRecord,
     WindowRecord,
 )
-from training.types import FeatureSchema, PromotionOutcome, Window
+from training.types import FeatureSchema, PromotionOutcome, ScoreSummary, Window, WindowOutlook
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")
+STREAM_WINDOWS = 100
+"""Windows in which a slow change of the scores is looked for."""
+
+BOOKKEEPING = (ClaimRecord, MuteRecord, AlertRecord, SnoozeRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,7 @@ class History:
 
     def failed_last(self, step: str) -> bool:
         """Whether the newest thing that happened is a failure of `step`."""
-        happened = [entry.record for entry in self.entries if not isinstance(entry.record, ClaimRecord)]
+        happened = [entry.record for entry in self.entries if not isinstance(entry.record, BOOKKEEPING)]
         return bool(happened) and isinstance(happened[-1], FailureRecord) and happened[-1].step == step
 
     def unexpected_failures(self, step: str) -> int:
@@ -149,6 +155,55 @@ class History:
             if record.outcome == "scored" and record.drift is not None
         ]
 
+    def champion_scores(self) -> list[ScoreSummary]:
+        """What is kept of the scores of the last windows that the champion has scored, oldest first."""
+        kept = [
+            record.scores
+            for record in self.windows
+            if record.scores is not None and record.champion_version == self.champion
+        ]
+        return kept[-STREAM_WINDOWS:]
+
+    def windows_since(self, entry: Entry | None) -> int | None:
+        """How many sound windows were taken after an entry; None without one."""
+        if entry is None:
+            return None
+        taken = (later.record for later in self.entries[entry.sequence :])
+        return sum(isinstance(record, WindowRecord) and record.outcome not in SET_ASIDE for record in taken)
+
+    @property
+    def last_training(self) -> Entry | None:
+        """The entry of the training that ended last, however it ended."""
+        ended = (entry for entry in reversed(self.entries) if isinstance(entry.record, TrainingRecord))
+        return next(ended, None)
+
+    @property
+    def champion_since(self) -> Entry | None:
+        """The entry of the champion's training, or of its last move if the ledger knows no training."""
+        moves = self.champion_moves()
+        return (self.registration_of(moves[-1][1].version) or moves[-1][0]) if moves else None
+
+    def training_days(self) -> list[date]:
+        """The UTC day of each training that ended: the day of the window that it was decided on."""
+        days: list[date] = []
+        decided: datetime | None = None
+        for entry in self.entries:
+            if (
+                isinstance(entry.record, WindowRecord)
+                and entry.record.decision
+                and entry.record.decision.retrain
+            ):
+                decided = entry.record.event_time or entry.at
+            elif isinstance(entry.record, TrainingRecord):
+                days.append((decided or entry.at).astimezone(UTC).date())
+                decided = None
+        return days
+
+    def mute(self, now: datetime) -> MuteRecord | None:
+        """The mute in force at a time: the newest one, unless it is over."""
+        mutes = [entry.record for entry in self.entries if isinstance(entry.record, MuteRecord)]
+        return mutes[-1] if mutes and mutes[-1].until is not None and mutes[-1].until > now else None
+
     def bootstrap_windows(self) -> list[WindowRecord]:
         """Every valid window that came before there was a champion."""
         return [record for record in self.latest_windows.values() if record.outcome == "bootstrap"]
@@ -176,6 +231,15 @@ class History:
             if record.decision is not None and record.decision.retrain
         ]
         return pending[-1] if pending else None
+
+    def muted_after(self, record: WindowRecord) -> bool:
+        """Whether a person muted retraining after a window was taken."""
+        for entry in reversed(self.entries):
+            if entry.record is record:
+                return False
+            if isinstance(entry.record, MuteRecord) and entry.record.until is not None:
+                return True
+        return False
 
     def due(self, listed: Iterable[Window], configuration: str) -> list[Window]:
         """The windows to take: never taken, or set aside and since repaired or to be read otherwise."""

@@ -7,8 +7,9 @@ entry of the ledger and an unfinished one is none.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from monitoring.alerts import Message
 from monitoring.history import History
-from monitoring.records import PromotionRecord, TrainingRecord
+from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
 from training.types import Window, WindowVersion
 
 
@@ -53,17 +54,35 @@ class Settle:
         return f"aliases after version {self.promotion.version} was {self.promotion.outcome}"
 
 
-Step = TakeWindow | Train | Judge | Settle
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notify:
+    """Send one message about an incident."""
+
+    message: Message
+
+    def __str__(self) -> str:
+        return f"alert {self.message.incident} {self.message.stage}"
 
 
-def next_step(history: History, listed: Sequence[Window], configuration: str = "") -> Step | None:
+Step = TakeWindow | Train | Judge | Settle | Notify
+
+
+def next_step(
+    history: History, listed: Sequence[Window], configuration: str = "", messages: Sequence[Message] = ()
+) -> Step | None:
     """Return the next step, oldest obligation first; None when nothing is left to do.
 
     A training or judging that failed lets the next window pass before it is tried again: the champion
-    keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now.
+    keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now, and
+    `messages` are the due ones (`monitoring.alerts`): people hear of a verdict once the aliases follow it.
     """
-    if promotion := history.unsettled_promotion():
-        return Settle(promotion=promotion)
+    promotion = history.unsettled_promotion()
+    settle = Settle(promotion=promotion) if promotion else None
+    tell = Notify(message=messages[0]) if messages else None
+    if tell and not history.failed_last(str(tell)) and (not settle or history.failed_last(str(settle))):
+        return tell
+    if settle:
+        return settle
     training = history.unjudged_training()
     owed = Judge(training=training) if training else _pending_training(history, listed)
     due = history.due(listed, configuration)
@@ -72,8 +91,26 @@ def next_step(history: History, listed: Sequence[Window], configuration: str = "
     return TakeWindow(window=due[0]) if due else None
 
 
+def in_flight(history: History, listed: Sequence[Window]) -> str | None:
+    """Say which training or candidate is under way; None when a new training may be decided.
+
+    A training is under way from its decision until it ended, its candidate until its gates have judged it,
+    and an undecided one until a person has. A decided training whose windows are all gone is none.
+    """
+    if training := history.unjudged_training():
+        return f"version {training.version} waits for its gates"
+    if history.challenger:
+        return f"version {history.challenger} waits for a person"
+    pending = _pending_training(history, listed)
+    return f"the {pending} is pending" if pending else None
+
+
 def _pending_training(history: History, listed: Sequence[Window]) -> Train | None:
-    """Return the training that was decided on, with those of its windows that are still as taken."""
+    """Return the training that was decided on, with those of its windows that are still as taken.
+
+    A mute takes back what was decided before it, unless the training has begun: the next drifted window
+    after the mute decides anew.
+    """
     record = history.pending_decision()
     if record is None or record.decision is None:
         return None
@@ -85,4 +122,6 @@ def _pending_training(history: History, listed: Sequence[Window]) -> Train | Non
         return None
     left_out = len(taken) - len(windows)
     reason = f"{decision.reason}, {left_out} of them since rewritten or gone" if left_out else decision.reason
-    return Train(reason=reason, windows=windows)
+    training, claim = Train(reason=reason, windows=windows), history.open_claim
+    begun = claim is not None and claim.record == ClaimRecord(step=str(training))
+    return None if history.muted_after(record) and not begun else training

@@ -7,11 +7,13 @@ from typing import Literal
 from monitoring.event_times import EventTimes
 from training.types import (
     DetectorSpec,
+    DriftStatus,
     DriftVerdict,
     FeatureSchema,
     GateResult,
     PromotionOutcome,
     RetrainingDecision,
+    ScoreSummary,
     Threshold,
     WindowVersion,
 )
@@ -35,28 +37,12 @@ class FailureRecord:
     kind: Literal["failure"] = "failure"
 
 
-SCORE_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreSummary:
-    """What the ledger keeps of a window's anomaly scores.
-
-    Attributes:
-        quantiles: The scores' values at `SCORE_QUANTILES`.
-        block_ranks: Mean rank of the scores among the champion's calibration scores, 0 to 1, of successive
-            blocks of rows: the stream that slow drift shows in.
-    """
-
-    quantiles: tuple[float, ...]
-    block_ranks: tuple[float, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecord:
     """A window was taken, and this is what was found; `schema` is set for bootstrap windows.
 
-    `configuration` is a digest of the settings by which it was read.
+    `configuration` is a digest of the settings by which it was read. `event_time` is the median of its rows'
+    times, where they have any: a few broken clocks do not move it.
     """
 
     window: WindowVersion
@@ -72,6 +58,7 @@ class WindowRecord:
     scores: ScoreSummary | None = None
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
+    event_time: datetime | None = None
     kind: Literal["window"] = "window"
 
     @property
@@ -79,10 +66,21 @@ class WindowRecord:
         """Share of the rows above the champion's threshold."""
         return None if self.alerts is None else self.alerts / self.rows
 
+    @property
+    def has_page(self) -> bool:
+        """Whether people are to look at it: set aside, drifted by any test, or not to be told."""
+        if self.drift is None:
+            return self.outcome == "quarantined"
+        drifted = any(test.status is DriftStatus.DRIFTED for test in self.drift.tests)
+        return drifted or self.drift.status is not DriftStatus.STABLE
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """A training ended: `version` is the registered candidate, or `error` says why there is none."""
+    """A training ended: `version` is the registered candidate, or `error` says why there is none.
+
+    `guard` says how many rows the contamination guard left out and by which rule.
+    """
 
     request_id: str
     reason: str
@@ -95,6 +93,7 @@ class TrainingRecord:
     threshold: Threshold | None = None
     version: str | None = None
     error: str | None = None
+    guard: str = ""
     kind: Literal["training"] = "training"
 
 
@@ -119,7 +118,56 @@ class SettledRecord:
     kind: Literal["settled"] = "settled"
 
 
-Record = ClaimRecord | FailureRecord | WindowRecord | TrainingRecord | PromotionRecord | SettledRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MuteRecord:
+    """A person forbids retraining until a time, by the ledger's clock; None ends the mute before its time."""
+
+    until: datetime | None
+    reason: str
+    by: Literal["person"] = "person"
+    kind: Literal["mute"] = "mute"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOutcome:
+    """What one channel answered to a message; `answer` never holds a URL, which may be a secret."""
+
+    channel: str
+    delivered: bool
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRecord:
+    """A message about an incident was sent, and this is what became of it; `test` is about none."""
+
+    incident: str
+    stage: Literal["opened", "escalated", "resolved", "test"]
+    outcomes: tuple[ChannelOutcome, ...]
+    kind: Literal["alert"] = "alert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozeRecord:
+    """A person wants no messages about these open incidents until a time (UTC)."""
+
+    incidents: tuple[str, ...]
+    until: datetime
+    reason: str
+    kind: Literal["snooze"] = "snooze"
+
+
+Record = (
+    ClaimRecord
+    | FailureRecord
+    | WindowRecord
+    | TrainingRecord
+    | PromotionRecord
+    | SettledRecord
+    | MuteRecord
+    | AlertRecord
+    | SnoozeRecord
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Where a model stands, as `floodmark status --json` prints it (schema_version 1)."""
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,14 +11,19 @@ from training.types import DriftVerdict
 SCHEMA_VERSION = 1
 
 
-def status(history: History, model: str) -> dict[str, Any]:
-    """Return the whole status as plain JSON values; the ledger is its only source."""
+def status(history: History, model: str, now: datetime | None = None) -> dict[str, Any]:
+    """Return the whole status as plain JSON values; the ledger is its only source.
+
+    A mute is shown while it is in force at `now`, the present by default.
+    """
+    mute = history.mute(now or datetime.now(UTC))
     return {
         "schema_version": SCHEMA_VERSION,
         "model": model,
         "champion": _version(history, history.champion),
         "previous": _version(history, history.previous),
         "challenger": _version(history, history.challenger),
+        "mute": {"until": _time(mute.until), "reason": mute.reason} if mute and mute.until else None,
         "windows": [_window(record) for record in history.latest_windows.values()],
         "trainings": [_training(record) for record in history.trainings],
         "promotions": [
@@ -60,10 +66,15 @@ def _window(record: WindowRecord) -> dict[str, Any]:
         "champion_version": record.champion_version,
         "alerts": record.alerts,
         "alert_rate": record.alert_rate,
+        "score_quantiles": record.scores.quantiles if record.scores else None,
         "drift": None if record.drift is None else _drift(record.drift),
         "decision": None
         if record.decision is None
-        else {"retrain": record.decision.retrain, "reason": record.decision.reason},
+        else {
+            "retrain": record.decision.retrain,
+            "reason": record.decision.reason,
+            "held": list(record.decision.held),
+        },
     }
 
 
@@ -73,9 +84,7 @@ def _drift(verdict: DriftVerdict) -> dict[str, Any]:
         "share": verdict.share,
         "reason": verdict.reason,
         "columns": verdict.drifted_columns,
-        "tests": [
-            {"test": test.test, "status": test.status.value, "reason": test.reason} for test in verdict.tests
-        ],
+        "tests": [asdict(test) for test in verdict.tests],
     }
 
 
@@ -89,6 +98,7 @@ def _training(record: TrainingRecord) -> dict[str, Any]:
         "outcome": record.outcome,
         "version": record.version,
         "error": record.error,
+        "guard": record.guard,
     }
 
 

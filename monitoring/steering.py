@@ -1,7 +1,10 @@
 """What a person decides by hand, held against the ledger: pure, and on record with its reason."""
 
+import re
+from datetime import UTC, datetime, timedelta
+
 from monitoring.history import History
-from monitoring.records import PromotionRecord
+from monitoring.records import MuteRecord, PromotionRecord
 from training.errors import ConfigurationError
 from training.types import PromotionOutcome
 
@@ -53,3 +56,70 @@ def rollback_by_person(history: History, *, reason: str) -> PromotionRecord:
         outcome=PromotionOutcome.ROLLED_BACK,
         reason=reason,
     )
+
+
+def refusal_by_person(history: History, version: str, *, reason: str) -> PromotionRecord:
+    """Return the record that sends the waiting challenger away, so that the next training may be decided.
+
+    Raises:
+        ConfigurationError: `version` does not wait for a person.
+    """
+    if version != history.challenger or history.unjudged_training() is not None:
+        waiting = (
+            f"only version {history.challenger} is under way" if history.challenger else "no version waits"
+        )
+        raise ConfigurationError(
+            f"version {version} does not wait for a person: {waiting}", hint="see `floodmark status`"
+        )
+    return PromotionRecord(
+        version=version,
+        from_version=history.champion,
+        by="person",
+        outcome=PromotionOutcome.REFUSED,
+        reason=reason,
+    )
+
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def mute_by_person(now: datetime, *, lasts: str | None, until: datetime | None, reason: str) -> MuteRecord:
+    """Return the record that forbids retraining for a duration such as `3d`, or until a time (UTC).
+
+    Raises:
+        ConfigurationError: Neither or both are given, or the mute would not end, or be over already.
+    """
+    if (lasts is None) == (until is None):
+        raise ConfigurationError(
+            "a mute needs one end", hint="give either --for 3d or --until 2026-01-31T12:00:00, in UTC"
+        )
+    if lasts is not None:
+        until = _after(now, lasts)
+    end = until.replace(tzinfo=UTC) if until and until.tzinfo is None else until
+    if end is None or not end > now:
+        raise ConfigurationError(
+            f"the mute would end at {end}, which is not after {now.isoformat(timespec='seconds')}",
+            hint="nothing was muted; give a later end, in UTC",
+        )
+    return MuteRecord(until=end, reason=reason)
+
+
+def _after(now: datetime, lasts: str) -> datetime:
+    given = re.fullmatch(r"(\d{1,4})([mhdw])", lasts)
+    if given is None:
+        raise ConfigurationError(
+            f"{lasts!r} is no duration",
+            hint="allowed are whole minutes, hours, days or weeks: 90m, 12h, 3d, 2w",
+        )
+    return now + timedelta(**{_UNITS[given[2]]: int(given[1])})
+
+
+def unmute_by_person(history: History, now: datetime, *, reason: str) -> MuteRecord:
+    """Return the record that ends the mute in force.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if history.mute(now) is None:
+        raise ConfigurationError("retraining is not muted", hint="see `floodmark status`")
+    return MuteRecord(until=None, reason=reason)

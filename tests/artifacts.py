@@ -80,6 +80,7 @@ def build_artifact(folder: Path, request: TrainingRequest, *, rows: int = 400) -
     (folder / artifact.SCHEMA).write_text(json.dumps(asdict(SCHEMA)))
     (folder / artifact.LINEAGE).write_text(json.dumps({"request": asdict(request)}))
     train.to_parquet(folder / artifact.REFERENCE)
+    calibration.to_parquet(folder / artifact.HELD_OUT)
     check.to_parquet(folder / artifact.CHECK_ROWS)
     # Scores need a scorer and a scorer a sealed folder: sealed once to score, and again with the scores.
     threshold = _seal(folder, request, np.zeros(1), np.zeros(1))

@@ -40,7 +40,7 @@ def test_an_interrupt_ends_a_follower_and_leaves_nothing_behind(tmp_path: Path) 
             write_day(source, 2)
             assert follower.stdout.readline().startswith("day-2  bootstrap")
             os.killpg(follower.pid, signal.SIGINT)  # as the terminal does
-            assert follower.wait(timeout=60) != 0
+            assert follower.wait(timeout=120) != 0  # longer than waiting for events and the server may take
         finally:
             follower.kill()
     assert processes_of(home) == []

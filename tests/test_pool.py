@@ -48,6 +48,7 @@ def job(tmp_path: Path) -> TrainingJob:
         training_rows=str(tmp_path / "training.parquet"),
         calibration_rows=str(tmp_path / "calibration.parquet"),
         reference_rows=str(tmp_path / "training.parquet"),
+        held_out_rows=str(tmp_path / "training.parquet"),
         output=str(tmp_path / "output"),
     )
 

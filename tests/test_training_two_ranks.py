@@ -158,6 +158,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         training_rows=str(folder / "training.parquet"),
         calibration_rows=str(folder / "calibration.parquet"),
         reference_rows=str(folder / "training.parquet"),
+        held_out_rows=str(folder / "training.parquet"),
         output=str(folder / "output"),
     )
 
@@ -277,6 +278,7 @@ def test_real_attacks_are_told_from_normal_traffic(shared_data: Path, tmp_path: 
         training_rows=str(tmp_path / "training.parquet"),
         calibration_rows=str(tmp_path / "calibration.parquet"),
         reference_rows=str(tmp_path / "training.parquet"),
+        held_out_rows=str(tmp_path / "training.parquet"),
         output=str(tmp_path / "output"),
     )
     result = POOLS["local"](job, tmp_path / "work", timeout=300)

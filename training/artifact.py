@@ -7,7 +7,8 @@ schema.json              the feature schema
 threshold.json           the flood mark
 lineage.json             the request, versions and figures of the training
 calibration_scores.npy   float64 (calibration rows,)
-reference.parquet        a sample of the raw training rows, the reference of drift checks
+reference.parquet        a sample of the raw training and calibration rows, as they arrived ...
+held_out.parquet         ... and of those not trained on: what drift checks compare with
 check_rows.parquet       raw rows that were scored where the model was trained ...
 check_scores.npy         ... and their scores, float64, to be reproduced wherever it is loaded
 """
@@ -30,6 +31,7 @@ THRESHOLD = "threshold.json"
 LINEAGE = "lineage.json"
 CALIBRATION_SCORES = "calibration_scores.npy"
 REFERENCE = "reference.parquet"
+HELD_OUT = "held_out.parquet"
 CHECK_ROWS = "check_rows.parquet"
 CHECK_SCORES = "check_scores.npy"
 REQUIRED = (
@@ -40,6 +42,7 @@ REQUIRED = (
     LINEAGE,
     CALIBRATION_SCORES,
     REFERENCE,
+    HELD_OUT,
     CHECK_ROWS,
     CHECK_SCORES,
 )

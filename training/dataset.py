@@ -26,10 +26,10 @@ def read_shard(path: Path, columns: list[str], rank: int, size: int) -> pd.DataF
     return _read(path, columns, lambda first, last: np.arange(first + (rank - first) % size, last, size))
 
 
-def read_sample(path: Path, columns: list[str], rows: int, seed: int) -> pd.DataFrame:
+def read_sample(path: Path, columns: list[str] | None, rows: int, seed: int) -> pd.DataFrame:
     """Read `rows` rows drawn with `seed`, or all where there are no more, in the order of the file.
 
-    Of `columns`, those that the file has.
+    Of `columns`, those that the file has; None are all.
 
     Raises:
         InvalidWindowError: The file is no readable Parquet file.
@@ -42,10 +42,11 @@ def read_sample(path: Path, columns: list[str], rows: int, seed: int) -> pd.Data
     return _read(path, columns, lambda first, last: drawn[(drawn >= first) & (drawn < last)])
 
 
-def _read(path: Path, columns: list[str], select: Callable[[int, int], Rows]) -> pd.DataFrame:
+def _read(path: Path, columns: list[str] | None, select: Callable[[int, int], Rows]) -> pd.DataFrame:
     """Read, group by group, the rows that `select` names of those from `first` to before `last`."""
     with _open(path) as file:
-        stored = [name for name in columns if name in file.schema_arrow.names]
+        present = file.schema_arrow.names
+        stored = present if columns is None else [name for name in columns if name in present]
         parts = [pa.schema([file.schema_arrow.field(name) for name in stored]).empty_table()]
         first = 0
         for group in range(file.num_row_groups):

@@ -143,7 +143,6 @@ def _write_artifact(
     folder.mkdir(parents=True)
     columns = request.schema.names()
     check_rows = read_sample(Path(job.calibration_rows), columns, CHECKED_ROWS, request.seed)
-    reference = read_sample(Path(job.reference_rows), columns, REFERENCE_ROWS, request.seed)
     scorer = Scorer(
         schema=request.schema,
         threshold=result.threshold,
@@ -159,7 +158,9 @@ def _write_artifact(
     ):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
     np.save(folder / artifact.CALIBRATION_SCORES, scores)
-    reference.to_parquet(folder / artifact.REFERENCE, index=False)
+    for name, rows in ((artifact.REFERENCE, job.reference_rows), (artifact.HELD_OUT, job.held_out_rows)):
+        sample = read_sample(Path(rows), None, REFERENCE_ROWS, request.seed)
+        sample.to_parquet(folder / name, index=False)
     check_rows.to_parquet(folder / artifact.CHECK_ROWS, index=False)
     np.save(folder / artifact.CHECK_SCORES, scorer.score(check_rows))
     artifact.seal(folder)

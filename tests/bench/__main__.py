@@ -3,7 +3,15 @@
 import importlib
 import sys
 
-BENCHMARKS = {"quality": "tests.bench.quality:main", "memory": "tests.bench.memory:main"}
+BENCHMARKS = {
+    "quality": "tests.bench.quality:main",
+    "delay": "tests.bench.delay:main",
+    "guard": "tests.bench.guard:main",
+    "false-alarms": "tests.bench.false_alarms:main",
+    "power": "tests.bench.power:main",
+    "drift": "tests.bench.drift:main",
+    "memory": "tests.bench.memory:main",
+}
 
 
 def main(only: str | None) -> int:

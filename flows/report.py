@@ -1,0 +1,141 @@
+"""A window's page for people, where something happened: drawn, stored, and linked from Prefect and MLflow.
+
+Nothing here loses a window. What cannot be drawn, rendered or attached is said on the page itself, and a
+page that cannot be stored is said in the log of the flow run.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pandas as pd
+from prefect import get_run_logger
+from prefect.artifacts import create_link_artifact
+
+from flows.alerting import site_of
+from flows.installation import Champion, Installation
+from monitoring.evidently_drift import report_page
+from monitoring.history import History
+from monitoring.page import WindowPage, window_page
+from monitoring.pictures import column_pictures, furthest_columns, missing_rates, score_picture
+from monitoring.records import WindowRecord
+from training.types import DriftVerdict
+
+MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRows:
+    """What was judged: the rows of a window, their scores (rows,), and by which champion."""
+
+    rows: pd.DataFrame
+    scores: np.ndarray
+    champion: Champion
+
+
+def report_window(
+    installation: Installation,
+    source: str,
+    history: History,
+    record: WindowRecord,
+    scored: ScoredRows | None = None,
+) -> WindowRecord:
+    """Write the page of a window in which something happened; return its record unchanged, whatever fails."""
+    if record.has_page:
+        try:
+            write_page(installation, source, history, record, scored)
+        except Exception as error:  # noqa: BLE001 - a page is for people to look at; the window counts without it
+            get_run_logger().warning("window %s has no page: %s", record.window.id, error)
+    return record
+
+
+def write_page(
+    installation: Installation,
+    source: str,
+    history: History,
+    record: WindowRecord,
+    scored: ScoredRows | None,
+) -> None:
+    """Draw a window's page, attach it to the champion's run, store it, and link it from this flow run."""
+    settings, window = installation.settings, record.window.id
+    target = scored.champion.scorer.threshold.target_alert_rate if scored else None
+    site = site_of(settings, source)
+    page = window_page(record, history, site, target_rate=target, now=datetime.now(UTC))
+    notes: list[str] = []
+    if scored is not None and record.drift is not None:
+        with _noted(notes, "The columns could not be drawn"):
+            page = with_columns(page, scored, record.drift, settings.training.seed)
+        with _noted(notes, "The scores could not be drawn"):
+            page = with_scores(page, scored)
+        with _noted(notes, "Evidently's report could not be rendered"):
+            page = with_evidently(page, scored, record.drift, installation)
+    page = replace(page, notes=tuple(notes))
+    if page.version is not None:
+        with _noted(notes, "This page could not be attached to the champion's MLflow run"):
+            installation.registry.log_window_page(page.version, window, _alone(page).to_html())
+    installation.write_page(window, replace(page, notes=tuple(notes)).to_html())
+    place = site.page(window)
+    create_link_artifact(
+        link=place if "://" in place else Path(place).absolute().as_uri(),
+        link_text=f"window {window}: {page.outcome}",
+        key=artifact_key(settings.model),
+        description=MARKDOWN.sub(r"\\\1", f"{page.verdict} {page.follows}"),
+    )
+
+
+def with_columns(page: WindowPage, scored: ScoredRows, drift: DriftVerdict, seed: int) -> WindowPage:
+    """Draw the columns that moved, and the missing rates that did."""
+    sides = scored.champion.reference.rows, scored.rows
+    schema = scored.champion.schema
+    return replace(
+        page,
+        columns=column_pictures(*sides, schema, drift, seed=seed),
+        missing=missing_rates(*sides, schema),
+    )
+
+
+def with_scores(page: WindowPage, scored: ScoredRows) -> WindowPage:
+    """Draw the scores beside those of rows that the champion was not trained on."""
+    threshold = scored.champion.scorer.threshold.value
+    return replace(page, scores=score_picture(scored.champion.reference.scores, scored.scores, threshold))
+
+
+def with_evidently(
+    page: WindowPage, scored: ScoredRows, drift: DriftVerdict, installation: Installation
+) -> WindowPage:
+    """Store Evidently's page of the same columns beside ours, and link it."""
+    champion, seed = scored.champion, installation.settings.training.seed
+    rendered = report_page(
+        champion.reference.rows, scored.rows, champion.schema, furthest_columns(drift), seed=seed
+    )
+    if rendered is None:
+        return page
+    installation.write_page(f"{page.window}-evidently", rendered)
+    name = page.window.rsplit("/", 1)[-1]
+    return replace(page, evidently=f"./{quote(name)}-evidently.html")
+
+
+def artifact_key(model: str) -> str:
+    """Return the key of a model's pages in Prefect, which allows lower-case letters, digits and dashes."""
+    return re.sub("[^a-z0-9]+", "-", f"window-{model}".lower()).strip("-")
+
+
+def _alone(page: WindowPage) -> WindowPage:
+    """Return the page for a place where Evidently's does not lie beside it."""
+    if page.evidently is None:
+        return page
+    told = f"Evidently's report is stored as reports/{page.model}/{page.window}-evidently.html."
+    return replace(page, evidently=None, notes=(*page.notes, told))
+
+
+@contextmanager
+def _noted(notes: list[str], what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is told on the page and stops nothing
+        notes.append(f"{what}: {error or type(error).__name__}")
