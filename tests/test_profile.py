@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monitoring.batch_column import Batch
-from monitoring.distances import capped_sample
+from monitoring.distances import ROW_CAP, capped_sample
 from monitoring.event_times import TimeProfiler
 from monitoring.profile import CATEGORY_CAP, Profiler, WindowProfile, profile_frame
 from monitoring.row_hashes import RepeatedRows, RowHasher, number_words
@@ -59,11 +59,11 @@ def test_batches_of_either_kind_give_the_profile_of_the_whole(cuts: list[int]) -
 
 
 def test_the_sample_is_the_one_that_the_drift_check_draws() -> None:
-    frame = pd.DataFrame({"x": np.arange(25_000.0), "word": "a"})
+    frame = pd.DataFrame({"x": np.arange(2.5 * ROW_CAP), "word": "a"})
     schema = FeatureSchema(features=(Column(name="x", kind="numeric"),))
     pieces = [frame.iloc[start : start + 999] for start in range(0, len(frame), 999)]
     profile = streamed(pieces, len(frame), schema)
-    assert len(profile.sample) == 10_000
+    assert len(profile.sample) == ROW_CAP
     np.testing.assert_array_equal(profile.sample["x"], capped_sample(frame, seed=7)["x"])
 
 
