@@ -71,7 +71,7 @@ def duplicated_rows(item: Inspection) -> Iterator[Breach]:
         timed = item.terms.schema.time_column is not None
         bounded = timed or (reference is not None and item.window.rows <= reference.rows)
         mild = not bounded or share - natural <= item.terms.limits.duplicate_rise_quarantine
-        text = f"{share:.2%} of the rows repeat an earlier one in all columns, in the reference {natural:.2%}"
+        text = f"{share:.1%} of the rows repeat an earlier one in all columns, in the reference {natural:.1%}"
         bound = natural + item.terms.limits.duplicate_rise_quarantine
         yield Breach(column=None, message=text, observed=share, bound=bound, mild=mild)
 
