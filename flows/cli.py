@@ -36,6 +36,8 @@ Home = Annotated[
     Path | None, typer.Option(help="Folder of everything that is written; .floodmark by default")
 ]
 Model = Annotated[str | None, typer.Option(help="Name of the registered model")]
+TimeColumn = Annotated[str | None, typer.Option(help="Column with the rows' times; never a feature")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column with 0/1 labels, for judging only")]
 Config = Annotated[Path | None, typer.Option(help="Configuration; floodmark.toml by default")]
 
 DONE, FAILED, WRONG_USE, REFUSED = 0, 1, 2, 3
@@ -54,10 +56,8 @@ def run(
     source: Annotated[str, typer.Argument(help="A folder or s3://bucket/prefix")],
     home: Home = None,
     model: Model = None,
-    time_column: Annotated[
-        str | None, typer.Option(help="Column with the rows' times; never a feature")
-    ] = None,
-    label_column: Annotated[str | None, typer.Option(help="Column with 0/1 labels, for judging only")] = None,
+    time_column: TimeColumn = None,
+    label_column: LabelColumn = None,
     config: Config = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on when no window is left")] = False,
     strict: Annotated[
@@ -106,6 +106,65 @@ def refuse_wrong_source(settings: Settings, source: str) -> None:
                 hint="name a --home outside of it, or one whose name begins with a dot",
             )
     Source(store=store, csv=settings.csv).windows()
+
+
+@app.command()
+def check(
+    source: Annotated[
+        str, typer.Argument(help="A file, or a folder or s3://bucket/prefix whose newest window is taken")
+    ],
+    home: Home = None,
+    model: Model = None,
+    time_column: TimeColumn = None,
+    label_column: LabelColumn = None,
+    config: Config = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 unless the window is valid and STABLE")
+    ] = False,
+) -> None:
+    """Hold one window against the champion: data contract and drift. Changes nothing."""
+    columns = {"time_column": time_column, "label_column": label_column}
+    settings, past = load_history(config, home, model, columns)
+    silence_usage_reports()
+    os.environ.setdefault("PREFECT_HOME", str(settings.home / "prefect"))  # imported, but no server is asked
+    from flows.check import check_window, described_check  # noqa: PLC0415 - MLflow and Prefect are heavy
+    from flows.installation import Installation  # noqa: PLC0415 - likewise
+
+    checked = check_window(Installation(settings), past, source)
+    for line in described_check(checked):
+        typer.echo(line)
+    if strict and not checked.passed:
+        raise typer.Exit(REFUSED)
+
+
+@app.command()
+def contract(
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    out: Annotated[Path | None, typer.Option(help="A new file; standard output by default")] = None,
+) -> None:
+    """Write the data contract that the champion has learned, as YAML to be edited."""
+    if out is not None and out.exists():  # an edited contract is a person's work
+        raise ConfigurationError(f"{out} exists and is kept", hint="name a new file with --out")
+    settings, past = load_history(config, home, model)
+    silence_usage_reports()
+    from flows.contract import learned_contract  # noqa: PLC0415 - MLflow is heavy
+    from flows.installation import Installation  # noqa: PLC0415 - likewise
+
+    text = learned_contract(Installation(settings), past)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{out} was not written: {error.strerror}",
+            hint="name a new file in an existing folder with --out",
+        ) from error
+    typer.echo(f"{out} is written; it counts once the configuration's [quality] contract names it")
 
 
 @app.command()
@@ -267,9 +326,11 @@ def move_champion(settings: Settings, past: History, record: PromotionRecord) ->
         typer.echo(f"version {record.version} is refused: {record.reason}")
 
 
-def load_history(config: Path | None, home: Path | None, model: str | None) -> tuple[Settings, History]:
+def load_history(
+    config: Path | None, home: Path | None, model: str | None, options: dict[str, str | None] | None = None
+) -> tuple[Settings, History]:
     """Read a ledger that must exist."""
-    settings = load_settings(config, {"home": home, "model": model})
+    settings = load_settings(config, {"home": home, "model": model, **(options or {})})
     past = Ledger.of(open_store(settings.store_url, settings.s3), settings.model).load()
     if not past.entries:
         raise ConfigurationError(

@@ -14,9 +14,9 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.contract import Profile, profile_of
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.profile import WindowProfile, profile_frame
 from monitoring.reference import ChampionReference
 from monitoring.schema import with_columns
 from training import artifact
@@ -33,7 +33,7 @@ class Champion:
     scorer: Scorer
     request: TrainingRequest
     reference: ChampionReference
-    profile: Profile
+    profile: WindowProfile
 
     @property
     def schema(self) -> FeatureSchema:
@@ -104,7 +104,7 @@ class Installation:
                 threshold=scorer.threshold,
                 encode=scorer.preprocessing.transform,
             ),
-            profile=profile_of(rows, scorer.schema),
+            profile=profile_frame(rows, scorer.schema, seed=self.settings.training.seed),
         )
 
 

@@ -15,9 +15,12 @@ from flows.report import ScoredRows, report_window
 from flows.retries import when_retryable
 from infra.settings import Settings
 from infra.source import Source
-from monitoring.contract import Profile
 from monitoring.decision import event_time, with_decision
 from monitoring.frames import clean_frame
+from monitoring.history import History
+from monitoring.inspection import Terms
+from monitoring.past_windows import past_windows
+from monitoring.profile import WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.repeated import content_digest, refuse_repeated
@@ -35,18 +38,30 @@ def read_window(source: Source, window: Window, schema: FeatureSchema | None) ->
 
 
 @task(cache_policy=NO_CACHE)
-def check_contract(
-    frame: pd.DataFrame, schema: FeatureSchema, profile: Profile | None, settings: Settings
-) -> list[str]:
-    """Hold a window against the data contract; return the warnings.
+def check_contract(profile: WindowProfile, terms: Terms) -> list[str]:
+    """Hold a window's profile against the data contract; return the warnings.
 
     Raises:
         InvalidWindowError: The window is to be quarantined.
     """
-    findings = check_quality(frame, schema, profile, limits=settings.quality, now=datetime.now(UTC))
+    findings = check_quality(profile, terms, now=datetime.now(UTC))
     if reason := quarantine_reason(findings):
         raise InvalidWindowError(reason)
     return [finding.message for finding in findings]
+
+
+def contract_terms(
+    champion: Champion | None, schema: FeatureSchema, history: History, window_id: str, settings: Settings
+) -> Terms:
+    """Gather what a window is held against: champion, contract's file, earlier windows."""
+    learned_from = {window.id for window in champion.request.windows} if champion else None
+    return Terms(
+        schema=schema,
+        reference=champion.profile if champion else None,
+        limits=settings.quality,
+        stated=settings.stated_contract,
+        past=past_windows(history, window_id, learned_from),
+    )
 
 
 @task(cache_policy=NO_CACHE)
@@ -112,7 +127,9 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         digest = content_digest(frame)
         refuse_repeated(digest, window.id, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
-        warnings += check_contract(frame, schema, champion.profile if champion else None, settings)
+        profile = profile_frame(frame, schema, seed=settings.training.seed)
+        terms = contract_terms(champion, schema, history, window.id, settings)
+        warnings += check_contract(profile, terms)
         rows = clean_frame(frame, schema)
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
@@ -135,6 +152,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         reason="; ".join(warnings) or "valid",
         configuration=settings.reading,
         schema=schema,
+        times=profile.time.times if profile.time else None,
         event_time=event_time(frame, schema.time_column, now),
     )
     if champion is None or scores is None:

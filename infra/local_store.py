@@ -46,6 +46,16 @@ class LocalStore:
                     found.append(ObjectVersion(key=key, size=status.st_size, version=_version(status)))
         return sorted(found, key=lambda item: item.key)
 
+    def find(self, key: str) -> ObjectVersion:
+        """Return one object as `list` would, without looking at any other.
+
+        Raises:
+            ConfigurationError: There is none, or it may not be looked at.
+        """
+        with self._errors("find", key):
+            status = self._path(key).stat()
+        return ObjectVersion(key=key, size=status.st_size, version=_version(status))
+
     def read(self, key: str, *, version: str | None = None) -> bytes:
         """See `ObjectStore.read`."""
         try:

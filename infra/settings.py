@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,10 +22,11 @@ from pydantic_settings import (
 )
 
 from infra.channels import AlertSettings
+from infra.contract_file import read_contract
 from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
-from monitoring.contract import QualityLimits
+from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
@@ -141,6 +142,7 @@ class Settings(BaseSettings):
     threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
+    _stated_contract: Contract = PrivateAttr(default_factory=Contract)
 
     @classmethod
     def settings_customise_sources(
@@ -173,11 +175,24 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _read_contract(self) -> Self:
+        """Read the contract's file once: an edit holds from the next start on, for all windows alike."""
+        if self.quality.contract is not None:
+            self._stated_contract = read_contract(Path(self.quality.contract).expanduser())
+        return self
+
+    @property
+    def stated_contract(self) -> Contract:
+        """What the contract's file says; nothing without one."""
+        return self._stated_contract
+
     @property
     def reading(self) -> str:
         """A digest of how windows are read: what was set aside is taken again when it changes."""
         columns = (self.time_column, self.label_column, self.ignore_columns)
-        return hashlib.sha256(repr((columns, self.csv, self.quality)).encode()).hexdigest()[:16]
+        read_by = (columns, self.csv, self.quality, self.stated_contract)
+        return hashlib.sha256(repr(read_by).encode()).hexdigest()[:16]
 
     @property
     def store_url(self) -> str:

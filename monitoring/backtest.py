@@ -14,13 +14,16 @@ from weakref import WeakValueDictionary
 import numpy as np
 import pandas as pd
 
-from monitoring.contract import Profile, QualityLimits, profile_of
+from monitoring.contract import QualityLimits
 from monitoring.decision import event_time, with_decision
 from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import clean_frame
 from monitoring.history import History
+from monitoring.inspection import Terms
 from monitoring.next_step import Judge, Settle, Train, next_step
+from monitoring.past_windows import past_windows
+from monitoring.profile import profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import Entry, PromotionRecord, Record, SettledRecord, TrainingRecord, WindowRecord
 from monitoring.repeated import refuse_repeated
@@ -61,9 +64,11 @@ class Reading:
 class Reference:
     """The rows that windows are compared with, and the newest comparison, shared by policies."""
 
-    def __init__(self, rows: pd.DataFrame, schema: FeatureSchema, *, trained: int, seed: int) -> None:
-        self.rows, self.schema, self.trained, self.seed = rows, schema, trained, seed
-        self.profile: Profile = profile_of(rows, schema)
+    def __init__(
+        self, rows: pd.DataFrame, schema: FeatureSchema, windows: tuple[str, ...], *, trained: int, seed: int
+    ) -> None:
+        self.rows, self.schema, self.windows, self.trained, self.seed = rows, schema, windows, trained, seed
+        self.profile = profile_frame(rows, schema, seed=seed)
         self.thresholds = lru_cache(maxsize=16)(self._thresholds)
         self._newest: tuple[str, tuple[tuple[str, str], ...], dict[str, float | None]] | None = None
 
@@ -100,8 +105,10 @@ class References:
             return kept
         rows = pd.concat([clean_frame(self.read(name), schema) for name in windows], ignore_index=True)
         training, calibration, _ = split_rows(len(rows), self.seed)
-        own = rows.loc[np.concatenate([training, calibration]), schema.names()]
-        made = self._kept[windows] = Reference(own, schema, trained=len(training), seed=self.seed)
+        own = rows.loc[np.concatenate([training, calibration])].drop(
+            columns=schema.label_column or [], errors="ignore"
+        )
+        made = self._kept[windows] = Reference(own, schema, windows, trained=len(training), seed=self.seed)
         return made
 
 
@@ -154,8 +161,14 @@ class Replay:
                 ignore=reading.ignore_columns,
             )[0]
         )
-        profile = self.reference.profile if self.reference else None
-        findings = check_quality(frame, schema, profile, now=self.started, limits=reading.quality)
+        terms = Terms(
+            schema=schema,
+            reference=self.reference.profile if self.reference else None,
+            limits=reading.quality,
+            past=past_windows(self.history, window.id, self.reference.windows if self.reference else None),
+        )
+        profile = profile_frame(frame, schema, seed=reading.seed)
+        findings = check_quality(profile, terms, now=self.started)
         if reason := quarantine_reason(findings):
             raise InvalidWindowError(reason)
         rows = clean_frame(frame, schema)
@@ -166,6 +179,7 @@ class Replay:
             rows=len(rows),
             outcome="bootstrap",
             reason="; ".join(finding.message for finding in findings) or "valid",
+            times=profile.time.times if profile.time else None,
             event_time=event_time(frame, schema.time_column, self.now),
         )
         if self.reference is None:

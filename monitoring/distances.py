@@ -41,10 +41,15 @@ EMPTY_SHARE = 0.0001
 
 def capped_sample(frame: pd.DataFrame, *, seed: int, cap: int = ROW_CAP) -> pd.DataFrame:
     """Return at most `cap` rows in their order, one drawn from each of `cap` equal stretches of the frame."""
-    if len(frame) <= cap:
-        return frame
-    edges = np.arange(cap + 1) * len(frame) // cap
-    return frame.iloc[np.random.default_rng(seed).integers(edges[:-1], edges[1:])]
+    return frame if len(frame) <= cap else frame.iloc[sampled_positions(len(frame), seed=seed, cap=cap)]
+
+
+def sampled_positions(rows: int, *, seed: int, cap: int = ROW_CAP) -> npt.NDArray[np.int64]:
+    """Return positions of at most `cap` of `rows` rows, in order: one of each of `cap` equal stretches."""
+    if rows <= cap:
+        return np.arange(rows)
+    edges = np.arange(cap + 1) * rows // cap
+    return np.random.default_rng(seed).integers(edges[:-1], edges[1:])
 
 
 def wasserstein(values: npt.NDArray[np.generic], reference: FloatArray, windows: FloatArray) -> FloatArray:

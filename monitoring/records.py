@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from monitoring.event_times import EventTimes
 from training.types import (
     DetectorSpec,
     DriftStatus,
@@ -53,6 +54,7 @@ class WindowRecord:
     champion_version: str | None = None
     alerts: int | None = None
     configuration: str = ""
+    times: EventTimes | None = None
     scores: ScoreSummary | None = None
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None

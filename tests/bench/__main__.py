@@ -10,6 +10,7 @@ BENCHMARKS = {
     "false-alarms": "tests.bench.false_alarms:main",
     "power": "tests.bench.power:main",
     "drift": "tests.bench.drift:main",
+    "memory": "tests.bench.memory:main",
 }
 
 

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 
-from monitoring.contract import profile_of
 from monitoring.drift import DriftPolicy
+from monitoring.inspection import Terms
+from monitoring.profile import profile_frame
 from monitoring.quality import check_quality
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import summary
@@ -125,7 +126,8 @@ def main() -> None:
 
 def ours(known: ChampionReference, score: Score, window: pd.DataFrame) -> bool:
     """Whether the window is DRIFTED, has more alerts than usual, or violates the data contract."""
-    findings = check_quality(window, known.schema, profile_of(known.rows, known.schema), now=NOW)
+    terms = Terms(schema=known.schema, reference=profile_frame(known.rows, known.schema))
+    findings = check_quality(profile_frame(window, known.schema), terms, now=NOW)
     scores = score(window)
     verdict = window_drift(window, scores, known, [summary(scores, known)], POLICY, seed=0)
     tests = {test.status for test in verdict.tests}
