@@ -11,6 +11,7 @@ from prefect import flow
 from flows.alerting import due
 from flows.installation import Installation, open_installation
 from flows.judge import judge
+from flows.metrics import write_textfile
 from flows.monitor import monitor
 from flows.notify import notify
 from flows.retrain import retrain
@@ -53,6 +54,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     while True:
         try:
             history, listed = follow_person(installation, report), opened.windows()
+            write_textfile(settings, history)
             messages = due(settings, history, opened.store.url)
             step = next_step(history, listed, settings.reading, messages)
             if step is not None:

@@ -106,6 +106,17 @@ class ThresholdSettings:
             raise ValueError(f"method is {self.method!r}; allowed are {', '.join(CALIBRATORS)}")
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where the loop keeps metrics up to date: a file for node_exporter's textfile collector."""
+
+    textfile: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.textfile is not None and self.textfile.suffix != ".prom":
+            raise ValueError(f"textfile is {self.textfile}; node_exporter reads files that end in .prom")
+
+
 class Settings(BaseSettings):
     """Everything that can be configured, with the embedded defaults."""
 
@@ -142,6 +153,7 @@ class Settings(BaseSettings):
     threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
+    metrics: Annotated[MetricsSettings, _known_keys(MetricsSettings)] = MetricsSettings()
     _stated_contract: Contract = PrivateAttr(default_factory=Contract)
 
     @classmethod

@@ -157,13 +157,13 @@ def _signs(history: History) -> Iterator[tuple[Entry, _Trouble | _Relief]]:
             continue  # it says nothing of any step
         step = claimed.pop(entry.owner, None)
         if step is not None and not isinstance(record, FailureRecord):
-            yield entry, _Relief(kind="step", subject=_kind_of(step), reason=f"{step} succeeded")
+            yield entry, _Relief(kind="step", subject=kind_of_step(step), reason=f"{step} succeeded")
         for sign in _signs_of(record):
             yield entry, sign
 
 
-def _kind_of(step: str) -> str:
-    """A step's first word: what it works on differs from try to try, as with the windows of a training."""
+def kind_of_step(step: str) -> str:
+    """Return a step's first word: what it works on differs from try to try, as a training's windows do."""
     return step.partition(" ")[0]
 
 
@@ -181,7 +181,7 @@ def _signs_of(record: Record) -> Iterator[_Trouble | _Relief]:
             yield from _promotion(record)
         case FailureRecord():
             reason = f"{record.step}: {record.error}"
-            yield _Trouble(kind="step", subject=_kind_of(record.step), reason=reason)
+            yield _Trouble(kind="step", subject=kind_of_step(record.step), reason=reason)
         case AlertRecord():
             for outcome in record.outcomes:
                 if outcome.delivered:

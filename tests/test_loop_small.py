@@ -63,6 +63,8 @@ def test_windows_read_by_a_wrong_option_are_taken_again(tmp_path: Path) -> None:
     right = floodmark("run", source, "--home", home, "--time-column", "at", cwd=tmp_path)
     assert (right.returncode, right.stderr) == (0, "")
     assert [window["outcome"] for window in status(home)["windows"]] == ["bootstrap", "bootstrap"]
+    told = floodmark("metrics", "--home", home, cwd=tmp_path)
+    assert 'floodmark_windows_total{model="floodmark",outcome="bootstrap"} 2.0' in told.stdout
     again = floodmark("run", source, "--home", home, "--time-column", "at", cwd=tmp_path)
     assert "nothing to do: all 2 windows were taken before" in again.stdout
     assert processes_of(home) == []

@@ -1,0 +1,36 @@
+"""The command `floodmark metrics`."""
+
+from typing import Annotated
+
+import typer
+
+from flows.cli import Config, Home, Model, app, load_history
+from flows.metrics import serve as serve_metrics
+from infra.ledger import Ledger
+from infra.stores import open_store
+from monitoring.metrics import exposition
+from training.errors import ConfigurationError
+
+
+@app.command()
+def metrics(  # noqa: PLR0913, PLR0917 - the options of the command
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Answer Prometheus until interrupted")] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on, with --serve")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on, with --serve")] = 9464,
+) -> None:
+    """Print the model's metrics in Prometheus' text format, or serve them at /metrics."""
+    settings, past = load_history(config, home, model)
+    if not serve:
+        typer.echo(exposition(past, settings.model), nl=False)
+        return
+    ledger = Ledger.of(open_store(settings.store_url, settings.s3), settings.model)
+    typer.echo(f"metrics of {settings.model}: http://{host}:{port}/metrics")
+    try:
+        serve_metrics(ledger.load, settings.model, host=host, port=port)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error}", hint="name a free --port, or another --host"
+        ) from error
