@@ -28,6 +28,7 @@ from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import Entry, PromotionRecord, Record, SettledRecord, TrainingRecord, WindowRecord
 from monitoring.repeated import refuse_repeated
 from monitoring.schema import infer_schema
+from monitoring.season import LEAST_ROWS, matched_places, unmatched
 from training.errors import InvalidWindowError, TrainingFailedError
 from training.split import split_rows
 from training.types import (
@@ -73,13 +74,25 @@ class Reference:
         self._newest: tuple[str, tuple[tuple[str, str], ...], dict[str, float | None]] | None = None
 
     def verdict(self, window_id: str, rows: pd.DataFrame, policy: DriftPolicy) -> DriftVerdict:
-        """Judge a window's columns; they are measured once, however many policies ask."""
+        """Judge a window's columns; without a season they are measured once, however many policies ask."""
+        if policy.season != "none":
+            return self._in_season(rows, policy)
         methods = tuple(policy.methods_of(self.schema).items())
         if self._newest is None or self._newest[:2] != (window_id, methods):
             scores = column_scores(self.rows, rows, self.schema, dict(methods), seed=self.seed)
             self._newest = (window_id, methods, scores)
         thresholds = self.thresholds(len(rows), policy)
         return drift_verdict(self._newest[2], self.schema, thresholds, rows=len(rows), policy=policy)
+
+    def _in_season(self, rows: pd.DataFrame, policy: DriftPolicy) -> DriftVerdict:
+        schema, seed = self.schema, self.seed
+        places = matched_places(self.rows, rows, schema.time_column, policy.season, seed=seed)
+        if len(places) < LEAST_ROWS:
+            return unmatched(policy.season)
+        own = self.rows.iloc[places]
+        scores = column_scores(own, rows, schema, policy.methods_of(schema), seed=seed)
+        thresholds = calibrate_thresholds(own, schema, rows=len(rows), policy=policy, seed=seed)
+        return drift_verdict(scores, schema, thresholds, rows=len(rows), policy=policy)
 
     def _thresholds(self, rows: int, policy: DriftPolicy) -> dict[str, float]:
         return calibrate_thresholds(self.rows, self.schema, rows=rows, policy=policy, seed=self.seed)

@@ -8,11 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitoring.frames import FloatArray
-from monitoring.season import Season, matched_places
+from monitoring.season import LEAST_ROWS, Season, matched_places
 from training.types import FeatureSchema, Threshold
-
-LEAST_ROWS = 200
-"""Rows of the reference in the window's season, below which nothing is compared with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,11 +40,8 @@ class ChampionReference:
         """
         if season == "none":
             return self
-        time_column = self.schema.time_column
-        if time_column is None or any(time_column not in side for side in (self.rows, self.held_out, window)):
-            return None
         rows, held_out = (
-            matched_places(side[time_column], window[time_column], season, seed=seed)
+            matched_places(side, window, self.schema.time_column, season, seed=seed)
             for side in (self.rows, self.held_out)
         )
         if min(len(rows), len(held_out)) < LEAST_ROWS:

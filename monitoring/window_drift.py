@@ -11,6 +11,7 @@ from monitoring.frames import FloatArray
 from monitoring.joint_drift import joint_drift
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import alert_count, score_drift, stream_drift
+from monitoring.season import unmatched
 from training.types import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
 
 TOLD_ONLY = ("alerts",)
@@ -43,14 +44,7 @@ def window_drift(  # noqa: PLR0913 - the window, what it is compared with, and h
     slow = stream_drift(reference, stream, policy, seed=seed)
     matched = reference.in_season(rows, policy.season, seed=seed)
     if matched is None:
-        return overall(
-            DriftVerdict(
-                status=DriftStatus.INCONCLUSIVE,
-                share=None,
-                reason=f"the reference holds too few rows of this window's {policy.season}s (UTC)",
-            ),
-            (slow,),
-        )
+        return overall(unmatched(policy.season), (slow,))
     distances = column_scores(matched.rows, rows, schema, policy.methods_of(schema), seed=seed)
     thresholds = calibrate_thresholds(matched.rows, schema, rows=len(rows), policy=policy, seed=seed)
     return overall(

@@ -20,6 +20,7 @@ from monitoring.backtest import BacktestPolicy, Reading, References, Replay
 from monitoring.backtest_result import change_place, result_of
 from monitoring.drift import DriftPolicy
 from monitoring.repeated import content_digest
+from monitoring.season import Season
 from training.errors import ConfigurationError
 from training.types import RetrainingPolicy
 
@@ -142,6 +143,26 @@ def test_without_a_time_column_each_window_is_a_day_of_its_own() -> None:
     frames = {name: frame.drop(columns="at") for name, frame in FRAMES.items()}
     replay = replayed(policy(daily_trainings=1), reading=Reading(label_column="label"), frames=frames)[0]
     assert decided(replay) == ["day-1", "day-7"]
+
+
+@pytest.mark.parametrize(("season", "status"), [("none", "DRIFTED"), ("weekday", "INCONCLUSIVE")])
+def test_a_season_that_the_reference_has_not_seen_is_no_drift(season: Season, status: str) -> None:
+    seasonal = replace(policy(), drift=replace(DriftPolicy(), season=season))
+    frames = dict(list(FRAMES.items())[CHANGED - 3 : CHANGED + 1])
+    [replay] = replayed(seasonal, frames=frames)
+    assert verdicts(replay)[-1] == status
+
+
+def test_a_weekday_seen_before_is_compared_with_its_like() -> None:
+    seasonal = replace(
+        policy(bootstrap_windows=7), drift=replace(DriftPolicy(), season="weekday", min_rows=1)
+    )
+    weeks = [day(number % 7).assign(at=day(number)["at"]) for number in range(14)]
+    frames = {
+        f"day-{number:02}": rows.sample(frac=1, random_state=number) for number, rows in enumerate(weeks)
+    }
+    [replay] = replayed(seasonal, frames=frames)
+    assert verdicts(replay)[7:] == ["STABLE"] * 7
 
 
 def test_trainings_on_one_day_are_held_to_the_budget() -> None:

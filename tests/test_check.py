@@ -93,6 +93,14 @@ def test_the_newest_window_of_a_folder_is_taken(
     assert any(line.startswith("DRIFTED: ") for line in described_check(found))
 
 
+def in_two_zones(rows: pd.DataFrame) -> pd.DataFrame:
+    """Write every other time in another offset."""
+    texts = [
+        at.tz_convert("UTC" if place % 2 else "Asia/Tokyo").isoformat() for place, at in enumerate(rows["at"])
+    ]
+    return rows.assign(at=texts)
+
+
 BAD: list[tuple[str, Change, str | None, str, str]] = [
     ("all missing", lambda rows: rows.assign(level=np.nan), "level", "all_missing", "quarantine"),
     ("empty", lambda rows: rows.iloc[:0], None, "no_rows", "quarantine"),
@@ -105,6 +113,7 @@ BAD: list[tuple[str, Change, str | None, str, str]] = [
     ("categories", lambda rows: rows.assign(pump=rows["level"].astype(str)), "pump", "unseen", "warn"),
     ("bytes", lambda rows: rows.assign(pump=b"\xff"), "pump", "retyped", "quarantine"),
     ("twice", lambda rows: rows.iloc[[*range(len(rows) // 2)] * 2], None, "duplicated", "quarantine"),
+    ("time zones", in_two_zones, "at", "mixed_offsets", "warn"),
     ("no times", lambda rows: rows.assign(at="soon"), "at", "event_times", "quarantine"),
 ]
 

@@ -266,10 +266,10 @@ def test_a_matched_reference_has_the_mix_of_the_window(
     days: list[int], window_days: list[int], seed: int
 ) -> None:
     times, window = (
-        pd.Series(pd.Timestamp("2026-01-05", tz="UTC") + pd.to_timedelta(side, unit="D"))
+        pd.DataFrame({"at": pd.Timestamp("2026-01-05", tz="UTC") + pd.to_timedelta(side, unit="D")})
         for side in (days, window_days)
     )
-    places = matched_places(times, window, "weekday", seed=seed)
+    places = matched_places(times, window, "at", "weekday", seed=seed)
     assert len(set(places.tolist())) == len(places)
     if not set(window_days) <= set(days):
         assert len(places) == 0
