@@ -18,16 +18,8 @@ from infra.prefect_server import prefect_environment
 from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.history import MOVES_CHAMPION, History
-from monitoring.records import PromotionRecord, SettledRecord
+from monitoring.history import History
 from monitoring.status import status as describe_status
-from monitoring.steering import (
-    mute_by_person,
-    promotion_by_person,
-    refusal_by_person,
-    rollback_by_person,
-    unmute_by_person,
-)
 from training.errors import ConfigurationError, FloodmarkError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -204,75 +196,6 @@ def history(
 
 
 @app.command()
-def promote(
-    version: Annotated[str, typer.Argument(help="A version of this model")],
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
-    home: Home = None,
-    model: Model = None,
-    config: Config = None,
-    force: Annotated[bool, typer.Option("--force", help="Although its gates refused it")] = False,
-) -> None:
-    """Make a version the champion by hand."""
-    settings, past = load_history(config, home, model)
-    move_champion(settings, past, promotion_by_person(past, version, reason=reason, force=force))
-
-
-@app.command()
-def rollback(
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
-    home: Home = None,
-    model: Model = None,
-    config: Config = None,
-) -> None:
-    """Make the previous champion the champion again."""
-    settings, past = load_history(config, home, model)
-    move_champion(settings, past, rollback_by_person(past, reason=reason))
-
-
-@app.command()
-def refuse(
-    version: Annotated[str, typer.Argument(help="The challenger that waits for a person")],
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
-    home: Home = None,
-    model: Model = None,
-    config: Config = None,
-) -> None:
-    """Send the challenger away that its gates could not decide on; until then no training is decided."""
-    settings, past = load_history(config, home, model)
-    move_champion(settings, past, refusal_by_person(past, version, reason=reason))
-
-
-@app.command()
-def mute(
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
-    lasts: Annotated[str | None, typer.Option("--for", help="How long: 90m, 12h, 3d, 2w")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Until when (UTC)")] = None,
-    home: Home = None,
-    model: Model = None,
-    config: Config = None,
-) -> None:
-    """Forbid retraining for a while; windows are still taken, scored and judged for drift."""
-    settings, past = load_history(config, home, model)
-    record = mute_by_person(datetime.now(UTC), lasts=lasts, until=until, reason=reason)
-    Ledger.of(open_store(settings.store_url, settings.s3), settings.model).append(past, record)
-    typer.echo(f"no retraining until {record.until:%Y-%m-%dT%H:%M:%SZ}: {reason}")
-
-
-@app.command()
-def unmute(
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
-    home: Home = None,
-    model: Model = None,
-    config: Config = None,
-) -> None:
-    """Allow retraining again before the mute ends by itself."""
-    settings, past = load_history(config, home, model)
-    record = unmute_by_person(past, datetime.now(UTC), reason=reason)
-    Ledger.of(open_store(settings.store_url, settings.s3), settings.model).append(past, record)
-    typer.echo(f"retraining is allowed again: {reason}")
-
-
-@app.command()
 def backtest(
     source: Annotated[str, typer.Argument(help="A folder or s3://bucket/prefix with past windows")],
     policy: Annotated[
@@ -310,22 +233,6 @@ def backtest(
     output.show(done)
 
 
-def move_champion(settings: Settings, past: History, record: PromotionRecord) -> None:
-    """Write a person's decision into the ledger and let the aliases follow it."""
-    silence_usage_reports()
-    from flows.installation import Installation  # noqa: PLC0415 - MLflow is heavy
-    from flows.settle import follow  # noqa: PLC0415 - likewise
-
-    installation = Installation(settings)
-    past = installation.ledger.append(past, record)
-    follow(installation, record)
-    installation.ledger.append(past, SettledRecord(version=record.version))
-    if record.outcome in MOVES_CHAMPION:
-        typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
-    else:
-        typer.echo(f"version {record.version} is refused: {record.reason}")
-
-
 def load_history(
     config: Path | None, home: Path | None, model: str | None, options: dict[str, str | None] | None = None
 ) -> tuple[Settings, History]:
@@ -350,7 +257,8 @@ def silence_usage_reports() -> None:
 def main() -> None:
     """Run the command line; expected errors go to standard error without a traceback."""
     import flows.cli_alerts  # noqa: PLC0415 - registers its commands, and imports this module
-    import flows.cli_metrics  # noqa: F401, PLC0415 - likewise
+    import flows.cli_metrics  # noqa: PLC0415 - likewise
+    import flows.cli_steering  # noqa: F401, PLC0415 - likewise
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

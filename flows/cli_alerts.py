@@ -1,8 +1,7 @@
 """The commands about alerts: `floodmark snooze` and `floodmark alerts test`."""
 
-import re
 from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -17,12 +16,11 @@ from infra.stores import open_store
 from monitoring.alerts import Message
 from monitoring.incidents import open_incidents
 from monitoring.records import AlertRecord, SnoozeRecord
+from monitoring.steering import duration_of
 from training.errors import ConfigurationError
 
 alerts = typer.Typer(no_args_is_help=True, help="Alerts and where they go.")
 app.add_typer(alerts, name="alerts")
-
-DURATION = re.compile(r"(?:(?P<days>\d{1,4})d)?(?:(?P<hours>\d{1,4})h)?(?:(?P<minutes>\d{1,4})m)?")
 
 
 @app.command()
@@ -52,21 +50,6 @@ def snooze(
     ledger = Ledger.of(open_store(settings.store_url, settings.s3), settings.model)
     ledger.append(past, SnoozeRecord(incidents=tuple(chosen), until=until, reason=reason))
     typer.echo(f"snoozed until {until:%Y-%m-%d %H:%M} UTC: {', '.join(chosen)}")
-
-
-def duration_of(text: str) -> timedelta:
-    """Read a duration such as 2d, 12h or 1d12h.
-
-    Raises:
-        ConfigurationError: It is none, or has no unit, or lasts no time.
-    """
-    found = DURATION.fullmatch(text)
-    numbers = {unit: int(number) for unit, number in found.groupdict(default="0").items()} if found else {}
-    if not any(numbers.values()):
-        raise ConfigurationError(
-            f"--for is {text!r}", hint="allowed are days, hours and minutes, such as 2d, 12h or 1d12h30m"
-        )
-    return timedelta(**numbers)
 
 
 @alerts.command("test")

@@ -8,12 +8,12 @@ from flows.cli import Config, Home, Model, app, load_history
 from flows.metrics import serve as serve_metrics
 from infra.ledger import Ledger
 from infra.stores import open_store
-from monitoring.metrics import exposition
+from monitoring.metrics import exposition, registry_of
 from training.errors import ConfigurationError
 
 
 @app.command()
-def metrics(  # noqa: PLR0913, PLR0917 - the options of the command
+def metrics(
     home: Home = None,
     model: Model = None,
     config: Config = None,
@@ -24,12 +24,14 @@ def metrics(  # noqa: PLR0913, PLR0917 - the options of the command
     """Print the model's metrics in Prometheus' text format, or serve them at /metrics."""
     settings, past = load_history(config, home, model)
     if not serve:
-        typer.echo(exposition(past, settings.model), nl=False)
+        typer.echo(exposition(past, settings.model, settings.alerts.channels), nl=False)
         return
     ledger = Ledger.of(open_store(settings.store_url, settings.s3), settings.model)
     typer.echo(f"metrics of {settings.model}: http://{host}:{port}/metrics")
     try:
-        serve_metrics(ledger.load, settings.model, host=host, port=port)
+        serve_metrics(
+            registry_of(ledger.load, settings.model, settings.alerts.channels), host=host, port=port
+        )
     except OSError as error:
         raise ConfigurationError(
             f"cannot listen on {host}:{port}: {error}", hint="name a free --port, or another --host"

@@ -19,7 +19,8 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import DriftStatus, PromotionOutcome, RetrainingDecision
+from monitoring.retraining import RetrainingDecision
+from training.types import DriftStatus, PromotionOutcome
 
 SHOWN_COLUMNS = 3
 

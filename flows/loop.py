@@ -98,6 +98,7 @@ def take(installation: Installation, source: Source, history: History, step: Ste
         report(step, failure)
         if isinstance(step, TakeWindow) and history.unexpected_failures(str(step)) >= GIVE_UP_AFTER:
             ledger.append(history, skipped_record(settings, step.window, failure))
+        write_textfile(settings, history)
         if not isinstance(step, Notify):
             send_due(installation, source, report)
         raise

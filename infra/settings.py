@@ -28,12 +28,13 @@ from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
 from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
+from monitoring.retraining import RetrainingPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gates import GateLimits
 from training.guard import MOST_LEFT_OUT
 from training.threshold import CALIBRATORS
-from training.types import DetectorSpec, RetrainingPolicy
+from training.types import DetectorSpec
 
 PREFIX = "FLOODMARK_"
 DEFAULT_FILE = Path("floodmark.toml")

@@ -27,19 +27,12 @@ from monitoring.profile import profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import Entry, PromotionRecord, Record, SettledRecord, TrainingRecord, WindowRecord
 from monitoring.repeated import refuse_repeated
+from monitoring.retraining import RetrainingPolicy
 from monitoring.schema import infer_schema
 from monitoring.season import LEAST_ROWS, matched_places, unmatched
 from training.errors import InvalidWindowError, TrainingFailedError
 from training.split import split_rows
-from training.types import (
-    DetectorSpec,
-    DriftVerdict,
-    FeatureSchema,
-    PromotionOutcome,
-    RetrainingPolicy,
-    Window,
-    WindowVersion,
-)
+from training.types import DetectorSpec, DriftVerdict, FeatureSchema, PromotionOutcome, Window, WindowVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

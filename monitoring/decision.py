@@ -11,7 +11,8 @@ from monitoring.history import History
 from monitoring.next_step import in_flight
 from monitoring.policy import JUDGED, decide_retraining, newest
 from monitoring.records import WindowRecord
-from training.types import DriftStatus, RetrainingInputs, RetrainingPolicy, Window, WindowOutlook
+from monitoring.retraining import RetrainingInputs, RetrainingPolicy, WindowOutlook
+from training.types import DriftStatus, Window
 
 
 def with_decision(

@@ -17,7 +17,8 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import FeatureSchema, PromotionOutcome, ScoreSummary, Window, WindowOutlook
+from monitoring.retraining import WindowOutlook
+from training.types import FeatureSchema, PromotionOutcome, ScoreSummary, Window
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")

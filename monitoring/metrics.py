@@ -6,7 +6,7 @@ made up as 0 or NaN.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import get_args
 
@@ -28,29 +28,32 @@ OUTCOMES = ("bootstrap", "scored", "quarantined", "skipped")
 class LedgerCollector(Collector):
     """Turns a ledger into metrics whenever it is scraped; `load` raises what the ledger raises."""
 
-    def __init__(self, load: Callable[[], History], model: str) -> None:
-        self.load, self.model = load, model
+    def __init__(self, load: Callable[[], History], model: str, channels: Sequence[str]) -> None:
+        self.load, self.model, self.channels = load, model, channels
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric that the ledger knows."""
         history = self.load()
-        for family in (_windows, _newest_window, _champion, _trainings, _times, _troubles):
-            for metric in family(history):
-                for sample in metric.samples:
-                    sample.labels["model"] = self.model
-                yield metric
+        for family in (_windows, _newest_window, _champion, _trainings, _times, _failures):
+            yield from (self._named(metric) for metric in family(history))
+        yield self._named(_incidents(history, self.channels))
+
+    def _named(self, metric: Metric) -> Metric:
+        for sample in metric.samples:
+            sample.labels["model"] = self.model
+        return metric
 
 
-def registry_of(load: Callable[[], History], model: str) -> CollectorRegistry:
+def registry_of(load: Callable[[], History], model: str, channels: Sequence[str] = ()) -> CollectorRegistry:
     """Return a registry of one model's metrics that reads the ledger on each scrape, and not before."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LedgerCollector(load, model))
+    registry.register(LedgerCollector(load, model, channels))
     return registry
 
 
-def exposition(history: History, model: str) -> str:
+def exposition(history: History, model: str, channels: Sequence[str] = ()) -> str:
     """Return the metrics in Prometheus' text format."""
-    return generate_latest(registry_of(lambda: history, model)).decode()
+    return generate_latest(registry_of(lambda: history, model, channels)).decode()
 
 
 def _windows(history: History) -> Iterator[Metric]:
@@ -164,7 +167,7 @@ def _times(history: History) -> Iterator[Metric]:
             yield _gauge(f"{name}_timestamp_seconds", told, times[-1])
 
 
-def _troubles(history: History) -> Iterator[Metric]:
+def _failures(history: History) -> Iterator[Metric]:
     failed = Counter(
         kind_of_step(entry.record.step)
         for entry in history.entries
@@ -173,19 +176,21 @@ def _troubles(history: History) -> Iterator[Metric]:
     yield _counter(
         "failures", "Failures of steps, by the step's kind.", "step", dict.fromkeys(STEPS, 0) | failed
     )
+    if (mute := history.mute(datetime.now(UTC))) is not None and mute.until is not None:
+        end = mute.until.timestamp()
+        yield _gauge("mute_end_timestamp_seconds", "Until when no training is started.", end)
+
+
+def _incidents(history: History, channels: Sequence[str]) -> Metric:
     kinds: dict[Kind, int] = dict.fromkeys(get_args(Kind), 0)
-    for incident in open_incidents(history, channels=()):
+    for incident in open_incidents(history, channels):
         kinds[incident.kind] += 1
-    opened = GaugeMetricFamily(
+    family = GaugeMetricFamily(
         "floodmark_open_incidents", "Incidents whose end was not seen.", labels=["kind"]
     )
     for kind, count in kinds.items():
-        opened.add_metric([kind], count)
-    yield opened
-    if (mute := history.mute(datetime.now(UTC))) is not None and mute.until is not None:
-        yield _gauge(
-            "mute_end_timestamp_seconds", "Until when no training is started.", mute.until.timestamp()
-        )
+        family.add_metric([kind], count)
+    return family
 
 
 def _of(kind: type) -> Callable[[Entry], bool]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from training.types import DriftStatus, RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
+from monitoring.retraining import RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
+from training.types import DriftStatus
 
 JUDGED = (DriftStatus.STABLE, DriftStatus.DRIFTED)
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal
 
 from monitoring.event_times import EventTimes
+from monitoring.retraining import RetrainingDecision
 from training.types import (
     DetectorSpec,
     DriftStatus,
@@ -12,7 +13,6 @@ from training.types import (
     FeatureSchema,
     GateResult,
     PromotionOutcome,
-    RetrainingDecision,
     ScoreSummary,
     Threshold,
     WindowVersion,

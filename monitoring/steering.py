@@ -8,6 +8,26 @@ from monitoring.records import MuteRecord, PromotionRecord
 from training.errors import ConfigurationError
 from training.types import PromotionOutcome
 
+_DURATION = re.compile(
+    r"(?:(?P<weeks>\d{1,4})w)?(?:(?P<days>\d{1,4})d)?(?:(?P<hours>\d{1,4})h)?(?:(?P<minutes>\d{1,4})m)?"
+)
+
+
+def duration_of(text: str) -> timedelta:
+    """Read a duration such as 3d, 12h or 1d12h.
+
+    Raises:
+        ConfigurationError: It is none, or has no unit, or lasts no time.
+    """
+    found = _DURATION.fullmatch(text)
+    lasts = timedelta(**{unit: int(number) for unit, number in found.groupdict("0").items()} if found else {})
+    if not lasts:
+        raise ConfigurationError(
+            f"{text!r} is no duration",
+            hint="allowed are weeks, days, hours and minutes, such as 90m, 12h, 3d, 2w or 1d12h",
+        )
+    return lasts
+
 
 def promotion_by_person(history: History, version: str, *, reason: str, force: bool) -> PromotionRecord:
     """Return the record that makes `version` the champion.
@@ -80,9 +100,6 @@ def refusal_by_person(history: History, version: str, *, reason: str) -> Promoti
     )
 
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
 def mute_by_person(now: datetime, *, lasts: str | None, until: datetime | None, reason: str) -> MuteRecord:
     """Return the record that forbids retraining for a duration such as `3d`, or until a time (UTC).
 
@@ -94,7 +111,7 @@ def mute_by_person(now: datetime, *, lasts: str | None, until: datetime | None, 
             "a mute needs one end", hint="give either --for 3d or --until 2026-01-31T12:00:00, in UTC"
         )
     if lasts is not None:
-        until = _after(now, lasts)
+        until = now + duration_of(lasts)
     end = until.replace(tzinfo=UTC) if until and until.tzinfo is None else until
     if end is None or not end > now:
         raise ConfigurationError(
@@ -102,16 +119,6 @@ def mute_by_person(now: datetime, *, lasts: str | None, until: datetime | None, 
             hint="nothing was muted; give a later end, in UTC",
         )
     return MuteRecord(until=end, reason=reason)
-
-
-def _after(now: datetime, lasts: str) -> datetime:
-    given = re.fullmatch(r"(\d{1,4})([mhdw])", lasts)
-    if given is None:
-        raise ConfigurationError(
-            f"{lasts!r} is no duration",
-            hint="allowed are whole minutes, hours, days or weeks: 90m, 12h, 3d, 2w",
-        )
-    return now + timedelta(**{_UNITS[given[2]]: int(given[1])})
 
 
 def unmute_by_person(history: History, now: datetime, *, reason: str) -> MuteRecord:

@@ -11,6 +11,7 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
+from monitoring.retraining import RetrainingDecision
 from training.types import (
     Column,
     DetectorSpec,
@@ -19,7 +20,6 @@ from training.types import (
     FeatureSchema,
     ObjectVersion,
     PromotionOutcome,
-    RetrainingDecision,
     Threshold,
     Window,
     WindowVersion,

@@ -20,9 +20,9 @@ from monitoring.backtest import BacktestPolicy, Reading, References, Replay
 from monitoring.backtest_result import change_place, result_of
 from monitoring.drift import DriftPolicy
 from monitoring.repeated import content_digest
+from monitoring.retraining import RetrainingPolicy
 from monitoring.season import Season
 from training.errors import ConfigurationError
-from training.types import RetrainingPolicy
 
 DAYS, CHANGED = 10, 6
 START = datetime(2026, 1, 1, tzinfo=UTC)

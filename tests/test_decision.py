@@ -23,14 +23,8 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import (
-    DriftStatus,
-    PromotionOutcome,
-    RetrainingInputs,
-    RetrainingPolicy,
-    Window,
-    WindowVersion,
-)
+from monitoring.retraining import RetrainingInputs, RetrainingPolicy
+from training.types import DriftStatus, PromotionOutcome, Window, WindowVersion
 
 DRIFTED = DriftStatus.DRIFTED
 NOW = START + timedelta(days=10)

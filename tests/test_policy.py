@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitoring.policy import HOLDS, decide_retraining
-from training.types import DriftStatus, RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
+from monitoring.retraining import RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
+from training.types import DriftStatus
 
 STABLE, DRIFTED, INCONCLUSIVE = DriftStatus.STABLE, DriftStatus.DRIFTED, DriftStatus.INCONCLUSIVE
 NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)

@@ -23,7 +23,8 @@ from infra.prefect_server import API_URL, prefect_environment
 from infra.settings import Settings, load_settings
 from monitoring.frames import clean_frame
 from monitoring.records import WindowRecord
-from training.types import DriftStatus, RetrainingDecision
+from monitoring.retraining import RetrainingDecision
+from training.types import DriftStatus
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy:DeprecationWarning"  # MLflow 3.17 asks SQLAlchemy 2.1 for it

@@ -20,7 +20,8 @@ from monitoring.backtest import BacktestPolicy, Reading, References, Replay
 from monitoring.backtest_result import BacktestResult, change_place, result_of
 from monitoring.drift import DriftPolicy
 from monitoring.repeated import content_digest
-from training.types import RetrainingPolicy, Window
+from monitoring.retraining import RetrainingPolicy
+from training.types import Window
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 DEFAULT, EAGER = RetrainingPolicy(), RetrainingPolicy(drifted=1, of=1)
