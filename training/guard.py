@@ -142,9 +142,9 @@ def guard_rows(  # noqa: PLR0913 - the evidence, and what is decided by
         worst = suspects[np.argsort(place, kind="stable")]
         training[worst[:trained]] = False
         calibration[worst[:calibrated]] = False
+        left_out = f"by {rule}, {trained} from training and {calibrated} from calibration"
         reason += (
-            f", and of {len(suspects)} suspects, by {rule}, {trained} from training and {calibrated} from "
-            "calibration"
+            f", and of {len(suspects)} suspects, {left_out}" if len(suspects) else "; no other is suspect"
         )
     if not training.sum() >= (1 - MOST_LEFT_OUT) * len(rows):
         raise TrainingFailedError(
