@@ -11,11 +11,17 @@ DATASET_SHARE = 0.5
 
 
 def evidently_share(reference: pd.DataFrame, window: pd.DataFrame) -> float:
-    """Return the share of columns that Evidently calls drifted by its default method and threshold."""
+    """Return the share of columns that Evidently calls drifted by its default method and threshold.
+
+    A column without any value ends its report; here it counts as a column that is not called.
+    """
     drifted = []
     for name in reference.columns:
         before, after = reference[name].dropna(), window[name].dropna()
         numeric = pd.api.types.is_numeric_dtype(before)
+        if before.empty or after.empty:
+            drifted.append(False)
+            continue
         kind = ColumnType.Numerical if numeric else ColumnType.Categorical
         with np.errstate(all="ignore"):
             drifted.append(bool(get_stattest(before, after, kind, None)(before, after, kind, None).drifted))
