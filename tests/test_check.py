@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from artifacts import build_artifact, normal_rows, training_request
+from artifacts import normal_rows
+from champions import champion_home
 from command import floodmark
 from flows.check import WindowCheck, check_window, described_check
 from flows.cli import app
@@ -15,9 +16,8 @@ from flows.installation import Installation
 from infra.contract_file import read_contract
 from infra.settings import load_settings
 from monitoring.history import History
-from monitoring.records import PromotionRecord
 from training.errors import ConfigurationError
-from training.types import DriftStatus, PromotionOutcome
+from training.types import DriftStatus
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 
@@ -26,18 +26,7 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home with one champion."""
-    folder = tmp_path_factory.mktemp("check")
-    installation = Installation(load_settings(None, {"home": folder / "home"}))
-    request = training_request()
-    version = installation.registry.register(
-        request, build_artifact(folder / "artifact", request, rows=1_000), reason="test"
-    )
-    promotion = PromotionRecord(
-        version=version, from_version=None, by="gates", outcome=PromotionOutcome.PROMOTED, reason="test"
-    )
-    installation.ledger.append(History(), promotion)
-    return folder / "home"
+    return champion_home(tmp_path_factory.mktemp("check"))
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""The command `floodmark score`."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli import Config, Home, Model, app, load_history, silence_usage_reports
+
+
+@app.command()
+def score(
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A .parquet, .csv or .csv.gz file")],
+    out: Annotated[Path, typer.Option(help="A new .parquet or .csv file")],
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace --out if it exists")] = False,
+) -> None:
+    """Score a file's rows with the champion; changes nothing but --out. Parquet may be of any size."""
+    settings, past = load_history(config, home, model)
+    silence_usage_reports()
+    os.environ.setdefault("PREFECT_HOME", str(settings.home / "prefect"))  # imported, but no server is asked
+    from flows.contract import champion_of  # noqa: PLC0415 - MLflow is heavy
+    from flows.installation import Installation  # noqa: PLC0415 - likewise
+    from flows.score import score_file  # noqa: PLC0415 - likewise
+
+    champion = champion_of(Installation(settings), past)
+    scored = score_file(champion, source, out, settings.csv, force=force)
+    typer.echo(
+        f"{out}: {scored.rows} rows scored by version {champion.version}, {scored.alerts} alerts"
+        f" ({scored.alerts / scored.rows:.2%})"
+    )
