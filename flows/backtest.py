@@ -44,9 +44,7 @@ def read_policies(
     """
     settings = load_settings(config, overrides)
     current = _policy("current", settings)
-    named = [
-        _policy(file.stem, load_settings(config, {**overrides, **_sections(file)})) for file in files
-    ] or [
+    named = [_stated(file, config, overrides) for file in files] or [
         replace(current, name=f"{k} of {n}", retraining=replace(current.retraining, drifted=k, of=n))
         for k, n in ALTERNATIVES
         if (k, n) != (current.retraining.drifted, current.retraining.of)
@@ -58,6 +56,14 @@ def read_policies(
             hint="rename a file; 'current' is the configuration itself",
         )
     return settings, (current, *named)
+
+
+def _stated(file: Path, config: Path | None, overrides: dict[str, object]) -> BacktestPolicy:
+    sections = _sections(file)
+    try:
+        return _policy(file.stem, load_settings(config, {**overrides, **sections}))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the policy {file}: {error.message}", hint=f"mend {file}") from error
 
 
 def _policy(name: str, settings: Settings) -> BacktestPolicy:

@@ -259,6 +259,15 @@ class TestCommand:
         assert not (folder / "absent").exists()
         assert (folder / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
+    def test_a_wrong_value_is_told_with_its_file(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (folder / "eager.toml").write_text("[drift]\nalpha = 7\n")
+        assert self.run(monkeypatch, "source", "--policy", "eager.toml") == 2
+        said = capsys.readouterr().err
+        assert "alpha is 7" in said
+        assert "mend eager.toml" in said
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
