@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+import pandas as pd
+
 from infra.ledger import Ledger
 from infra.settings import Settings, load_settings
 from infra.source import Source
@@ -13,6 +15,7 @@ from infra.stores import open_store
 from monitoring.backtest import BacktestPolicy, Reading, References, Replay
 from monitoring.backtest_result import BacktestResult, change_place, change_time, result_of
 from monitoring.repeated import content_digest
+from monitoring.schema import text_columns
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import Window
 
@@ -108,7 +111,11 @@ def backtest(
                 hint="give --time-column NAME, or name a window",
             )
     by_id = {window.id: window for window in windows}
-    references = References(lambda name: source.read(by_id[name], _texts(replays)), settings.training.seed)
+
+    def read(window: Window) -> pd.DataFrame:
+        return source.read(window, text_columns(replays[0].schema, settings.time_column))
+
+    references = References(lambda name: read(by_id[name]), settings.training.seed)
     reading = Reading(
         time_column=settings.time_column,
         label_column=settings.label_column,
@@ -119,7 +126,7 @@ def backtest(
     replays = [Replay(policy, reading, references) for policy in policies]
     for window in progress(windows):
         try:
-            frame = source.read(window, _texts(replays))
+            frame = read(window)
         except InvalidWindowError as error:
             for replay in replays:
                 replay.set_aside(window, str(error))
@@ -152,12 +159,6 @@ def past_seconds(settings: Settings) -> list[float]:
         return []
     history = Ledger.of(open_store(settings.store_url, settings.s3), settings.model).load()
     return [training.seconds for training in history.trainings if training.outcome == "registered"]
-
-
-def _texts(replays: Sequence[Replay]) -> frozenset[str]:
-    """Name the columns that are known for text, so that no CSV file has them parsed as numbers."""
-    schema = replays[0].schema
-    return frozenset(schema.names("categorical")) if schema else frozenset()
 
 
 def _notes(settings: Settings, seconds: list[float]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from monitoring.frames import clean_frame
 from monitoring.history import History
 from monitoring.profile import Profiler, WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
+from monitoring.schema import text_columns
 from monitoring.score_drift import summary
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import DriftStatus, DriftVerdict, FeatureSchema, Window
@@ -93,6 +94,10 @@ def judge_sample(
 def newest_window(installation: Installation, source: str) -> tuple[Source, Window]:
     """Find the window to check: the file that `source` names, or the newest one that it holds."""
     path = Path(source).expanduser()
+    if "://" not in source and suffix_of(path.name) and not path.exists():
+        raise ConfigurationError(
+            f"there is no file {source}", hint="name a file, a folder or s3://bucket/prefix"
+        )
     if "://" in source or not path.is_file():
         opened = installation.source(source)
         return opened, opened.windows()[-1]
@@ -119,7 +124,7 @@ def profile_window(source: Source, window: Window, schema: FeatureSchema, *, see
         for batch in stored.batches():
             profiler.add(batch)
         return profiler.finish()
-    return profile_frame(source.read(window, frozenset(schema.names("categorical"))), schema, seed=seed)
+    return profile_frame(source.read(window, text_columns(schema, schema.time_column)), schema, seed=seed)
 
 
 def described_check(check: WindowCheck) -> list[str]:
@@ -136,5 +141,6 @@ def described_check(check: WindowCheck) -> list[str]:
         *(lines or ["no findings: the window is what the contract says"]),
         f"{check.drift.status.value}: {check.drift.reason}",
         f"{len(columns)} of {len(check.drift.columns)} columns drifted{moved}",
+        f"as a whole: {', '.join(check.drift.drifted_tests) or 'no test found a change'}",
         f"alert rate {check.alert_rate:.3f}{sampled}",
     ]

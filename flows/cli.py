@@ -19,10 +19,13 @@ from infra.settings import Settings, load_settings
 from infra.source import Source
 from infra.stores import open_store
 from monitoring.history import History
+from monitoring.records import PromotionRecord
 from monitoring.status import status as describe_status
 from training.errors import ConfigurationError, FloodmarkError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+)
 
 Home = Annotated[
     Path | None, typer.Option(help="Folder of everything that is written; .floodmark by default")
@@ -31,6 +34,16 @@ Model = Annotated[str | None, typer.Option(help="Name of the registered model")]
 TimeColumn = Annotated[str | None, typer.Option(help="Column with the rows' times; never a feature")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with 0/1 labels, for judging only")]
 Config = Annotated[Path | None, typer.Option(help="Configuration; floodmark.toml by default")]
+
+
+def told(reason: str) -> str:
+    """Refuse a reason that gives none."""
+    if not reason.strip():
+        raise typer.BadParameter("it is blank; say why, for those who read the ledger; nothing was changed")
+    return reason.strip()
+
+
+Reason = Annotated[str, typer.Option(callback=told, help="Why; it goes into the ledger")]
 
 DONE, FAILED, WRONG_USE, REFUSED = 0, 1, 2, 3
 
@@ -176,6 +189,11 @@ def status(
         Console(highlight=False).print(part, markup=False, soft_wrap=isinstance(part, str))
 
 
+def after(record: PromotionRecord) -> str:
+    """Name the champion before."""
+    return ", the first" if record.from_version is None else f" after {record.from_version}"
+
+
 @app.command()
 def history(
     home: Home = None,
@@ -188,9 +206,7 @@ def history(
     moves = past.champion_moves(until=at.replace(tzinfo=UTC) if at else None)
     for entry, record in moves[-1:] if at else moves:
         since = entry.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-        typer.echo(
-            f"{since}  version {record.version} after {record.from_version}, by {record.by}: {record.reason}"
-        )
+        typer.echo(f"{since}  version {record.version}{after(record)}, by {record.by}: {record.reason}")
     if not moves:
         typer.echo("there was no champion" + (f" at {at.isoformat()}" if at else " yet"))
 

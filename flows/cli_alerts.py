@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.alerting import site_of
-from flows.cli import FAILED, Config, Home, Model, app, load_history, silence_usage_reports
+from flows.cli import FAILED, Config, Home, Model, Reason, app, load_history, silence_usage_reports
 from infra.channels import deliver
 from infra.ledger import Ledger
 from infra.prefect_server import prefect_environment
@@ -25,7 +25,7 @@ app.add_typer(alerts, name="alerts")
 
 @app.command()
 def snooze(
-    reason: Annotated[str, typer.Option(help="Why; it goes into the ledger")],
+    reason: Reason,
     duration: Annotated[str, typer.Option("--for", help="How long: 2d, 12h, 30m")],
     incident: Annotated[
         str | None, typer.Argument(help="As `floodmark status` names it; all open ones by default")

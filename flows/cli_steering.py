@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.cli import Config, Home, Model, app, load_history, silence_usage_reports
+from flows.cli import Config, Home, Model, Reason, after, app, load_history, silence_usage_reports
 from infra.ledger import Ledger
 from infra.settings import Settings
 from infra.stores import open_store
@@ -18,8 +18,6 @@ from monitoring.steering import (
     rollback_by_person,
     unmute_by_person,
 )
-
-Reason = Annotated[str, typer.Option(help="Why; it goes into the ledger")]
 
 
 @app.command()
@@ -102,6 +100,6 @@ def move_champion(settings: Settings, past: History, record: PromotionRecord) ->
     follow(installation, record)
     installation.ledger.append(past, SettledRecord(version=record.version))
     if record.outcome in MOVES_CHAMPION:
-        typer.echo(f"version {record.version} is the champion, after {record.from_version}: {record.reason}")
+        typer.echo(f"version {record.version} is the champion{after(record)}: {record.reason}")
     else:
         typer.echo(f"version {record.version} is refused: {record.reason}")

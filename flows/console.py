@@ -20,7 +20,7 @@ from monitoring.records import (
     WindowRecord,
 )
 from monitoring.retraining import RetrainingDecision
-from training.types import DriftStatus, PromotionOutcome
+from training.types import PromotionOutcome
 
 SHOWN_COLUMNS = 3
 
@@ -96,8 +96,8 @@ def _window(record: WindowRecord) -> str:
     columns = record.drift.drifted_columns
     more = ", …" if len(columns) > SHOWN_COLUMNS else ""
     moved = f" ({', '.join(columns[:SHOWN_COLUMNS])}{more})" if columns else ""
-    others = [test.test for test in record.drift.tests if test.status is DriftStatus.DRIFTED]
-    beside = f", and {', '.join(others)}" if others else ""
+    others = record.drift.drifted_tests
+    beside = f"; as a whole: {', '.join(others)}" if others else ""
     return (
         f"{record.drift.status.value}, {record.rows} rows, alert rate {record.alert_rate:.3f}"
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"

@@ -14,11 +14,11 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.frames import clean_frame
+from monitoring.frames import clean_frame, utc_times
 from monitoring.history import History
 from monitoring.profile import WindowProfile, profile_frame
 from monitoring.reference import ChampionReference
-from monitoring.schema import with_columns
+from monitoring.schema import text_columns, with_columns
 from training import artifact
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
@@ -116,8 +116,11 @@ def known_schema(champion: Champion | None, history: History, settings: Settings
 
 
 def read_clean(source: Source, window: Window, schema: FeatureSchema) -> pd.DataFrame:
-    """Read a window's known columns by name: numbers as float64, categories as strings or None."""
-    return clean_frame(source.read(window, frozenset(schema.names("categorical"))), schema)
+    """Read a window's known columns: numbers as float64, categories as strings or None, times in UTC."""
+    rows = clean_frame(source.read(window, text_columns(schema, schema.time_column)), schema)
+    if schema.time_column in rows:
+        rows[schema.time_column] = utc_times(rows[schema.time_column])
+    return rows
 
 
 def find_windows(source: Source, wanted: Iterable[WindowVersion]) -> list[Window]:

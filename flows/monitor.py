@@ -24,7 +24,7 @@ from monitoring.profile import WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.records import WindowRecord
 from monitoring.repeated import content_digest, refuse_repeated
-from monitoring.schema import infer_schema
+from monitoring.schema import infer_schema, text_columns
 from monitoring.score_drift import summary
 from monitoring.window_drift import window_drift
 from training.errors import InvalidWindowError
@@ -32,9 +32,9 @@ from training.types import DriftStatus, DriftVerdict, FeatureSchema, ScoreSummar
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
-def read_window(source: Source, window: Window, schema: FeatureSchema | None) -> pd.DataFrame:
-    """Read a window's rows; categories known from the schema are never parsed as numbers."""
-    return source.read(window, frozenset(schema.names("categorical")) if schema else frozenset())
+def read_window(source: Source, window: Window, texts: frozenset[str]) -> pd.DataFrame:
+    """Read a window's rows; `texts` are CSV columns that are never parsed."""
+    return source.read(window, texts)
 
 
 @task(cache_policy=NO_CACHE)
@@ -123,7 +123,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
         schema = known_schema(champion, history, settings)
-        frame = read_window(opened, window, schema)
+        frame = read_window(opened, window, text_columns(schema, settings.time_column))
         digest = content_digest(frame)
         refuse_repeated(digest, window.id, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)

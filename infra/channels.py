@@ -182,7 +182,10 @@ def _outcome(channel: str, sender: Sender, message: Message) -> ChannelOutcome:
 def _variable(name: str | None) -> str:
     value = os.environ.get(name or "", "")
     if not value:
-        raise ConfigurationError(f"the environment variable {name} is not set")
+        raise ConfigurationError(
+            f"the environment variable {name} is not set",
+            hint="set it to what the [alerts] section keeps out of the file",
+        )
     return value
 
 

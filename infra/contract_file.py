@@ -156,4 +156,4 @@ def _explained(item: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
         return f"{'.'.join(place)}: unknown check; allowed are {_ALLOWED['check']}"
     if item["type"] == "literal_error" and "checks" in place:
         return f"{'.'.join(place)}: no severity {got}; allowed are {_ALLOWED['severity']}"
-    return f"{'.'.join(place)}: {item['msg']} {got}"
+    return f"{'.'.join(place)}: {item['msg'].removeprefix('Value error, ')} {got}"

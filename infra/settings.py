@@ -259,12 +259,11 @@ def _refuse_unknown_variables() -> None:
 
 def _explain(error: ValidationError) -> str:
     """All wrong keys together, each with the value received."""
-    lines = [
-        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']} (got {_masked(item['input'])})"
-        if item["loc"]
-        else item["msg"]
-        for item in error.errors(include_url=False)
-    ]
+    lines = []
+    for item in error.errors(include_url=False):
+        said = item["msg"].removeprefix("Value error, ")
+        place = ".".join(str(part) for part in item["loc"])
+        lines.append(f"{place}: {said} (got {_masked(item['input'])})" if place else said)
     return "configuration is not valid\n  " + "\n  ".join(lines)
 
 

@@ -19,6 +19,12 @@ IDENTIFIER_ROWS = 100
 IDENTIFIER_DISTINCT_SHARE = 0.5
 
 
+def text_columns(schema: FeatureSchema | None, time_column: str | None) -> frozenset[str]:
+    """Return the columns that no CSV file has parsed: categories stay words, times keep their UTC offset."""
+    categories = schema.names("categorical") if schema is not None else []
+    return frozenset([*categories, *([] if time_column is None else [time_column])])
+
+
 def with_columns(
     schema: FeatureSchema, *, time_column: str | None, label_column: str | None
 ) -> FeatureSchema:

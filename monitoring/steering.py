@@ -24,7 +24,8 @@ def duration_of(text: str) -> timedelta:
     if not lasts:
         raise ConfigurationError(
             f"{text!r} is no duration",
-            hint="allowed are weeks, days, hours and minutes, such as 90m, 12h, 3d, 2w or 1d12h",
+            hint="nothing was changed; allowed are weeks, days, hours and minutes, each a number of at most "
+            "four digits, such as 90m, 12h, 3d, 2w or 1d12h",
         )
     return lasts
 
@@ -89,7 +90,8 @@ def refusal_by_person(history: History, version: str, *, reason: str) -> Promoti
             f"only version {history.challenger} is under way" if history.challenger else "no version waits"
         )
         raise ConfigurationError(
-            f"version {version} does not wait for a person: {waiting}", hint="see `floodmark status`"
+            f"version {version} does not wait for a person: {waiting}",
+            hint="nothing was refused; see `floodmark status`",
         )
     return PromotionRecord(
         version=version,

@@ -1,6 +1,7 @@
 """Checks of a window's form: its columns, its rows, and the rules of a contract's file."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from statistics import median
 
 from monitoring.inspection import Breach, Inspection
@@ -89,13 +90,14 @@ def unknown_rules(item: Inspection) -> Iterator[Breach]:
     kinds = {column.name: column.kind for column in schema.features}
     for name, rules in item.terms.stated.columns.items():
         if name not in {*kinds, schema.time_column, schema.label_column}:
-            yield Breach(
-                column=name, message=f"the contract's file has rules for {name!r}, which is no feature"
-            )
+            near = get_close_matches(name, kinds, n=1)
+            meant_for = f"; is {near[0]!r} meant?" if near else ""
+            text = f"the contract's file has rules for {name!r}, which is no feature: they hold for nothing"
+            yield Breach(column=name, message=text + meant_for)
             continue
         told = {"numeric": rules.range, "categorical": rules.categories}
         meant = {rules.kind, *(kind for kind, rule in told.items() if rule is not None)} - {None}
         if wrong := meant - {kinds.get(name)}:
             learned = f"{kinds[name]} in the schema" if name in kinds else "no feature"
-            text = f"the contract's file has rules for {name!r} as {wrong.pop()}; it is {learned}"
+            text = f"the contract's file has rules for {name!r} as {wrong.pop()}, but it is {learned}"
             yield Breach(column=name, message=text)

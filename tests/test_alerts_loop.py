@@ -193,6 +193,8 @@ def test_snooze(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for wrong in ("2", "0d", "-1d", "soon", "10s"):
         assert call(monkeypatch, "snooze", "--for", wrong, *because) == 2
         assert f"'{wrong}' is no duration" in capsys.readouterr().err
+    assert call(monkeypatch, "snooze", "--for", "2d", "--reason", " ") == 2
+    assert "it is blank" in capsys.readouterr().err
     assert call(monkeypatch, "snooze", "drift-1", "--for", "2d", *because) == 2
     assert "open are data-1; nothing was snoozed" in capsys.readouterr().err
     assert len(ledger.load().entries) == 1

@@ -120,6 +120,18 @@ def test_a_bad_column_is_named_and_the_others_are_as_ever(
     assert (found.drift is None) == (severity == "quarantine")
 
 
+def test_times_keep_their_offsets_in_csv(installation: Installation, tmp_path: Path) -> None:
+    in_two_zones(normal_rows(400, seed=5)).to_csv(tmp_path / "window.csv", index=False)
+    found = checked(installation, tmp_path / "window.csv")
+    assert [item.check for item in found.findings] == ["mixed_offsets"]
+    assert found.passed
+
+
+def test_a_missing_file_is_no_missing_folder(installation: Installation, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"there is no file .*gone\.csv"):
+        checked(installation, tmp_path / "gone.csv")
+
+
 def test_one_file_is_checked_whatever_lies_beside_it(installation: Installation, tmp_path: Path) -> None:
     normal_rows(400, seed=5).to_csv(tmp_path / "window.CSV", index=False)
     (tmp_path / "window.parquet").write_bytes(b"another window of the same name")

@@ -201,6 +201,11 @@ class DriftVerdict:
     tests: tuple[DriftTest, ...] = ()
 
     @property
+    def drifted_tests(self) -> list[str]:
+        """Names of the tests of the window as a whole that found a change."""
+        return [test.test for test in self.tests if test.status is DriftStatus.DRIFTED]
+
+    @property
     def drifted_columns(self) -> list[str]:
         """Names of the drifted columns, the furthest beyond its threshold first."""
         drifted = [column for column in self.columns if column.drifted]
