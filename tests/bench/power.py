@@ -7,7 +7,8 @@ Kolmogorov-Smirnov or chi-squared test a column with Bonferroni's correction at 
 than 5 % of the unchanged windows finds nothing in particular: its figure is left out, and its false alarms
 are printed.
 
-Evidently, Kolmogorov-Smirnov and chi-squared are run here; whylogs and NannyML are not.
+NannyML 0.13.1 does not install beside the pins (its s3fs wants an older multidict). whylogs 1.6.4 does, but not
+the extra that compares profiles without more packages than a benchmark is worth; it is not run.
 """
 
 from collections.abc import Callable, Mapping
