@@ -7,8 +7,8 @@ Kolmogorov-Smirnov or chi-squared test a column with Bonferroni's correction at 
 than 5 % of the unchanged windows finds nothing in particular: its figure is left out, and its false alarms
 are printed.
 
-NannyML 0.13.1 does not install beside the pins (its s3fs wants an older multidict). whylogs 1.6.4 does, but not
-the extra that compares profiles without more packages than a benchmark is worth; it is not run.
+NannyML 0.13.1 does not install beside the pins (its s3fs wants an older multidict). whylogs 1.6.4 does, but
+the extra that compares its profiles wants a notebook's packages too; it is not run.
 """
 
 from collections.abc import Callable, Mapping
