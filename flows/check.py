@@ -3,6 +3,7 @@
 A window of local Parquet files is streamed, so that its size is of no account; any other is read whole.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,18 +48,20 @@ class WindowCheck:
         return self.drift is not None and self.drift.status is DriftStatus.STABLE
 
 
-def check_window(installation: Installation, history: History, source: str) -> WindowCheck:
-    """Check a file, or the newest window of a folder or prefix.
+def check_window(
+    installation: Installation, history: History, source: str, window_id: str | None = None
+) -> WindowCheck:
+    """Check a file, or a window of a folder or prefix: the newest one unless it is named.
 
     Raises:
-        ConfigurationError: There is no champion, or the source has no windows.
+        ConfigurationError: There is no champion, or the source has no windows, or none of that name.
     """
     champion = champion_of(installation, history)
     settings = installation.settings
     schema = known_schema(champion, history, settings)
     if schema is None:
         raise ConfigurationError(f"version {champion.version} has no features")
-    opened, window = newest_window(installation, source)
+    opened, window = chosen_window(installation, source, window_id)
     try:
         profile = profile_window(opened, window, schema, seed=settings.training.seed)
     except InvalidWindowError as error:
@@ -91,8 +94,8 @@ def judge_sample(
     return drift, float(np.mean(~(scores <= champion.scorer.threshold.value)))
 
 
-def newest_window(installation: Installation, source: str) -> tuple[Source, Window]:
-    """Find the window to check: the file that `source` names, or the newest one that it holds."""
+def chosen_window(installation: Installation, source: str, window_id: str | None) -> tuple[Source, Window]:
+    """Find the window to check: the file that `source` names, or the named or newest one that it holds."""
     path = Path(source).expanduser()
     if "://" not in source and suffix_of(path.name) and not path.exists():
         raise ConfigurationError(
@@ -100,7 +103,7 @@ def newest_window(installation: Installation, source: str) -> tuple[Source, Wind
         )
     if "://" in source or not path.is_file():
         opened = installation.source(source)
-        return opened, opened.windows()[-1]
+        return opened, named_window(opened.windows(), source, window_id)
     if (suffix := suffix_of(path.name)) is None:
         raise ConfigurationError(
             f"{source} is no .parquet, .csv or .csv.gz",
@@ -108,7 +111,22 @@ def newest_window(installation: Installation, source: str) -> tuple[Source, Wind
         )
     store = LocalStore(path.parent)
     opened = Source(store=store, csv=installation.settings.csv)
-    return opened, Window(id=path.name[: -len(suffix)], objects=(store.find(path.name),))
+    window = Window(id=path.name[: -len(suffix)], objects=(store.find(path.name),))
+    return opened, named_window([window], source, window_id)
+
+
+def named_window(windows: Sequence[Window], source: str, window_id: str | None) -> Window:
+    """Return the window of this id, or the last one for None."""
+    if window_id is None:
+        return windows[-1]
+    for window in windows:
+        if window.id == window_id:
+            return window
+    held = f"it has {len(windows)}, from {windows[0].id} to {windows[-1].id}"
+    raise ConfigurationError(
+        f"{source} has no window {window_id!r}; {held}",
+        hint="name one of them with --window, or leave it out for the newest",
+    )
 
 
 def profile_window(source: Source, window: Window, schema: FeatureSchema, *, seed: int) -> WindowProfile:

@@ -118,6 +118,7 @@ def check(
     source: Annotated[
         str, typer.Argument(help="A file, or a folder or s3://bucket/prefix whose newest window is taken")
     ],
+    window: Annotated[str | None, typer.Option(help="The window's id; the newest by default")] = None,
     home: Home = None,
     model: Model = None,
     time_column: TimeColumn = None,
@@ -135,7 +136,7 @@ def check(
     from flows.check import check_window, described_check  # noqa: PLC0415 - MLflow and Prefect are heavy
     from flows.installation import Installation  # noqa: PLC0415 - likewise
 
-    checked = check_window(Installation(settings), past, source)
+    checked = check_window(Installation(settings), past, source, window)
     for line in described_check(checked):
         typer.echo(line)
     if strict and not checked.passed:
@@ -148,10 +149,13 @@ def contract(
     model: Model = None,
     config: Config = None,
     out: Annotated[Path | None, typer.Option(help="A new file; standard output by default")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that --out names")] = False,
 ) -> None:
     """Write the data contract that the champion has learned, as YAML to be edited."""
-    if out is not None and out.exists():  # an edited contract is a person's work
-        raise ConfigurationError(f"{out} exists and is kept", hint="name a new file with --out")
+    if out is not None and out.exists() and not force:  # an edited contract is a person's work
+        raise ConfigurationError(
+            f"{out} exists and is kept", hint="name a new file with --out, or add --force"
+        )
     settings, past = load_history(config, home, model)
     silence_usage_reports()
     from flows.contract import learned_contract  # noqa: PLC0415 - MLflow is heavy
@@ -162,7 +166,7 @@ def contract(
         typer.echo(text, nl=False)
         return
     try:
-        with out.open("x", encoding="utf-8") as file:
+        with out.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ConfigurationError(

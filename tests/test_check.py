@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from artifacts import normal_rows
@@ -35,8 +37,8 @@ def installation(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return Installation(load_settings(None, {"home": home, "time_column": "at"}))
 
 
-def checked(installation: Installation, source: Path) -> WindowCheck:
-    return check_window(installation, installation.ledger.load(), str(source))
+def checked(installation: Installation, source: Path, window: str | None = None) -> WindowCheck:
+    return check_window(installation, installation.ledger.load(), str(source), window)
 
 
 def files(folder: Path) -> dict[Path, float]:
@@ -80,6 +82,10 @@ def test_the_newest_window_of_a_folder_is_taken(
     assert found.drift.drifted_columns[0] == "level"
     assert not found.passed
     assert any(line.startswith("DRIFTED: ") for line in described_check(found))
+    earlier = checked(installation, tmp_path, "day-2")
+    assert (earlier.window_id, earlier.passed) == ("day-2", True)
+    with pytest.raises(ConfigurationError, match=r"no window 'day-3'; it has 2, from day-2 to day-10"):
+        checked(installation, tmp_path, "day-3")
 
 
 def in_two_zones(rows: pd.DataFrame) -> pd.DataFrame:
@@ -88,6 +94,10 @@ def in_two_zones(rows: pd.DataFrame) -> pd.DataFrame:
         at.tz_convert("UTC" if place % 2 else "Asia/Tokyo").isoformat() for place, at in enumerate(rows["at"])
     ]
     return rows.assign(at=texts)
+
+
+def twice(rows: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([rows, rows[["level"]]], axis=1)
 
 
 BAD: list[tuple[str, Change, str | None, str, str]] = [
@@ -100,6 +110,8 @@ BAD: list[tuple[str, Change, str | None, str, str]] = [
     ("outlier", lambda rows: rows.assign(level=[1e9, *rows["level"][1:]]), "level", "ranges", "warn"),
     ("constant", lambda rows: rows.assign(flow=10.0), "flow", "constant_columns", "warn"),
     ("categories", lambda rows: rows.assign(pump=rows["level"].astype(str)), "pump", "unseen", "warn"),
+    ("tiny variance", lambda rows: rows.assign(level=5 + 1e-9 * rows["level"]), "level", "", ""),
+    ("column twice", twice, "level", "repeated_columns", "quarantine"),
     ("bytes", lambda rows: rows.assign(pump=b"\xff"), "pump", "retyped", "quarantine"),
     ("twice", lambda rows: rows.iloc[[*range(len(rows) // 2)] * 2], None, "duplicated", "quarantine"),
     ("time zones", in_two_zones, "at", "mixed_offsets", "warn"),
@@ -112,12 +124,19 @@ def test_a_bad_column_is_named_and_the_others_are_as_ever(
     installation: Installation, tmp_path: Path, case: tuple[str, Change, str | None, str, str]
 ) -> None:
     _, change, column, check, severity = case
-    change(normal_rows(400, seed=5)).to_parquet(tmp_path / "window.parquet", index=False)
+    rows = change(normal_rows(2_500, seed=5))
+    columns = [pa.array(rows.iloc[:, place], from_pandas=True) for place in range(rows.shape[1])]
+    # pandas writes no column twice.
+    pq.write_table(pa.Table.from_arrays(columns, names=list(rows)), tmp_path / "window.parquet")
     found = checked(installation, tmp_path / "window.parquet")
     told = [(item.column, item.severity) for item in found.findings]
     assert told == ([(column, severity)] if check else [])
     assert all(item.check.startswith(check) for item in found.findings)
     assert (found.drift is None) == (severity == "quarantine")
+    if found.drift is not None:  # the others are judged by their own values
+        assert set(found.drift.drifted_columns) <= {column}
+        if column is not None and not check:  # valid, and another column than before
+            assert list(found.drift.drifted_columns) == [column]
 
 
 def test_times_keep_their_offsets_in_csv(installation: Installation, tmp_path: Path) -> None:
@@ -178,6 +197,9 @@ def test_the_check_command(home: Path, tmp_path: Path) -> None:
     done = floodmark("check", "window.parquet", *where, "--strict", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (3, "")
     assert "quarantine  missing_columns: the feature 'level' is missing from the window" in done.stdout
+    done = floodmark("check", ".", *where, "--window", "gone", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no window 'gone'" in done.stderr
 
 
 def test_the_contract_command_writes_a_new_file_only(
@@ -191,4 +213,7 @@ def test_the_contract_command_writes_a_new_file_only(
     before = (tmp_path / "contract.yaml").read_text()
     with pytest.raises(ConfigurationError, match="exists and is kept"):
         app(["contract", "--home", str(home), "--out", "contract.yaml"], standalone_mode=False)
+    assert (tmp_path / "contract.yaml").read_text() == before
+    (tmp_path / "contract.yaml").write_text("min_rows: 5")
+    app(["contract", "--home", str(home), "--out", "contract.yaml", "--force"], standalone_mode=False)
     assert (tmp_path / "contract.yaml").read_text() == before
