@@ -89,7 +89,8 @@ def judge_sample(
 ) -> tuple[DriftVerdict, float]:
     """Judge a window by the sample that the drift check would draw of it, as the loop does."""
     scores = champion.scorer.score(rows)
-    stream = [*history.champion_scores(), summary(scores, champion.reference)]
+    matched = champion.reference.in_season(rows, settings.drift.season, seed=settings.training.seed)
+    stream = [*history.champion_scores(), summary(scores, matched)]
     drift = check_drift.fn(rows, scores, champion, stream, settings)
     return drift, float(np.mean(~(scores <= champion.scorer.threshold.value)))
 

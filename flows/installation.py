@@ -75,18 +75,11 @@ class Installation:
         """Store the scores of one window."""
         buffer = io.BytesIO()
         scores.to_parquet(buffer)
-        self.store.write(self._scores_key(window_id), buffer.getvalue())
-
-    def read_scores(self, window_id: str) -> pd.DataFrame:
-        """Return the stored scores of one window."""
-        return pd.read_parquet(io.BytesIO(self.store.read(self._scores_key(window_id))))
+        self.store.write(f"scores/{self.settings.model}/{window_id}.parquet", buffer.getvalue())
 
     def write_page(self, name: str, page: str) -> None:
         """Store an HTML page as `reports/MODEL/NAME.html`, where `monitoring.alerts.Site.page` links to."""
         self.store.write(f"reports/{self.settings.model}/{name}.html", page.encode(errors="replace"))
-
-    def _scores_key(self, window_id: str) -> str:
-        return f"scores/{self.settings.model}/{window_id}.parquet"
 
     def _load(self, version: str) -> Champion:
         folder = self.registry.artifact_folder(version)

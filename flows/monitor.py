@@ -157,7 +157,8 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     )
     if champion is None or scores is None:
         return with_decision(record, history, settings.retraining, listed=listed, now=now)
-    told = summary(scores, champion.reference)
+    season, seed = settings.drift.season, settings.training.seed
+    told = summary(scores, champion.reference.in_season(rows, season, seed=seed))
     drift = check_drift(rows, scores, champion, [*history.champion_scores(), told], settings)
     if drift.status is DriftStatus.DRIFTED:
         emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)

@@ -36,11 +36,18 @@ LEAST_SHIFT = 0.05
 """Of the mean rank: the change along the stream that matters."""
 
 
-def summary(scores: FloatArray, reference: ChampionReference) -> ScoreSummary:
-    """Return what is kept of a window's scores (rows,), in the order in which the rows came."""
+def summary(scores: FloatArray, reference: ChampionReference | None) -> ScoreSummary:
+    """Return what is kept of a window's scores (rows,), in the order in which the rows came.
+
+    Ranks are those in the reference of the window's season: a weekend is no change of the stream either.
+    Without such a reference there are none.
+    """
+    quantiles = {f"{q:g}": float(np.quantile(scores, q)) for q in QUANTILES}
+    if reference is None:
+        return ScoreSummary(quantiles=quantiles)
     ranks = _stretches(_ranks(scores, reference.scores))
     return ScoreSummary(
-        quantiles={f"{q:g}": float(np.quantile(scores, q)) for q in QUANTILES},
+        quantiles=quantiles,
         ranks=tuple(round(rank, 4) for rank in ranks),
         stretch=len(scores) / len(ranks),
     )

@@ -14,7 +14,7 @@ from monitoring.drift import DriftPolicy
 from monitoring.joint_drift import joint_drift
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import score_drift, stream_drift, summary
-from monitoring.season import matched_places
+from monitoring.season import Season, matched_places
 from monitoring.window_drift import overall, window_drift
 from training.preprocessing import fit_preprocessing
 from training.types import (
@@ -230,6 +230,25 @@ def test_a_weekend_is_no_drift_against_weekends() -> None:
 def test_a_weekend_that_looks_like_workdays_is_drift_against_weekends() -> None:
     weekend = weekly(4, SATURDAY, 2, weekend=0.0)
     assert verdict(weekend, WEEKLY, policy=BY_WEEKDAY).status is DRIFTED
+
+
+@pytest.mark.parametrize(("season", "status"), [("none", DRIFTED), ("weekday", STABLE)])
+def test_weekends_are_no_change_of_the_stream_either(season: Season, status: DriftStatus) -> None:
+    def by_x(rows: pd.DataFrame) -> np.ndarray:
+        return rows["x"].to_numpy()
+
+    known = reference(weekly(1, MONDAY, 28), weekly(2, MONDAY, 28), by_x)
+    windows = [weekly(seed, SATURDAY, 2) for seed in range(3, 15)]
+    told = [summary(by_x(rows), known.in_season(rows, season, seed=0)) for rows in windows]
+    assert stream_drift(known, told, POLICY, seed=0).status is status
+
+
+def test_a_window_of_an_unknown_season_adds_nothing_to_the_stream() -> None:
+    workdays = reference(weekly(1, MONDAY, 5), weekly(2, MONDAY, 5))
+    rows = weekly(3, SATURDAY, 2)
+    told = summary(by_z(rows), workdays.in_season(rows, "weekday", seed=0))
+    assert (told.ranks, set(told.quantiles)) == ((), {"0.5", "0.9", "0.99", "1"})
+    assert stream_drift(workdays, [told], POLICY, seed=0).status is INCONCLUSIVE
 
 
 def test_hours_are_matched_likewise() -> None:
