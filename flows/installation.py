@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 import pandas as pd
+from pydantic import ValidationError
 
 from infra.ledger import Ledger
 from infra.object_store import ObjectStore
@@ -20,7 +21,7 @@ from monitoring.profile import WindowProfile, profile_frame
 from monitoring.reference import ChampionReference
 from monitoring.schema import text_columns, with_columns
 from training import artifact
-from training.errors import InvalidWindowError
+from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError
 from training.scorer import Scorer
 from training.types import FeatureSchema, TrainingRequest, Window, WindowVersion
 
@@ -46,7 +47,7 @@ class Installation:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.champion = lru_cache(maxsize=4)(self._load)
+        self._loaded = lru_cache(maxsize=4)(self._load)
 
     @cached_property
     def store(self) -> ObjectStore:
@@ -81,8 +82,34 @@ class Installation:
         """Store an HTML page as `reports/MODEL/NAME.html`, where `monitoring.alerts.Site.page` links to."""
         self.store.write(f"reports/{self.settings.model}/{name}.html", page.encode(errors="replace"))
 
-    def _load(self, version: str) -> Champion:
-        folder = self.registry.artifact_folder(version)
+    def champion(self, version: str) -> Champion:
+        """Return a registered version, loaded once; MLflow gives a deleted version's number to another.
+
+        Raises:
+            ConfigurationError: There is no such version.
+            InvalidArtifactError: Its artifact is not what was registered.
+            RetryableError: The registry does not answer.
+        """
+        return self._loaded(version, self.registry.artifact_folder(version))
+
+    def foreign(self, version: str) -> str | None:
+        """Say why a registered version cannot serve as one of this model; None when it can.
+
+        Nothing that a version brings is executed: its sealed artifact is read, and a version without one is
+        foreign.
+
+        Raises:
+            RetryableError: The registry does not answer.
+        """
+        try:
+            trained_for = self.champion(version).request.model
+        except (ConfigurationError, InvalidArtifactError, ValidationError) as error:
+            return f"it holds no intact artifact of this model: {error}"
+        if trained_for != self.settings.model:
+            return f"it was trained as a version of {trained_for}"
+        return None
+
+    def _load(self, version: str, folder: Path) -> Champion:
         scorer = Scorer.load(folder)
         rows, held_out = (pd.read_parquet(folder / name) for name in (artifact.REFERENCE, artifact.HELD_OUT))
         return Champion(

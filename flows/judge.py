@@ -12,6 +12,7 @@ from infra.clean_load import CleanLoad, clean_load
 from infra.settings import Settings
 from monitoring.frames import usable_labels
 from monitoring.history import History
+from monitoring.promotion_policy import under_policy
 from monitoring.records import PromotionRecord, TrainingRecord
 from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError, RetryableError
 from training.gates import Evidence, run_gates
@@ -80,7 +81,8 @@ def judge(settings: Settings, source: str, training: TrainingRecord) -> Promotio
             outcome=PromotionOutcome.UNDECIDED,
             reason=f"could not be judged: {error}",
         )
-    return decide(installation, history, version, run_gates(evidence, settings.gates))
+    verdict = decide(installation, history, version, run_gates(evidence, settings.gates))
+    return under_policy(verdict, history.trigger_of(training), settings.promotion)
 
 
 def held_out_rows(

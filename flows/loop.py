@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from prefect import flow
 
@@ -14,6 +15,7 @@ from flows.judge import judge
 from flows.metrics import write_textfile
 from flows.monitor import monitor
 from flows.notify import notify
+from flows.reconcile import reconcile
 from flows.retrain import retrain
 from flows.settle import settle
 from infra.ledger import LedgerMovedError
@@ -21,7 +23,6 @@ from infra.settings import Settings
 from infra.source import Source
 from monitoring.history import History
 from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, next_step
-from monitoring.reconcile import moved_by_person
 from monitoring.records import FailureRecord, Record, WindowRecord
 from training.errors import FloodmarkError, RetryableError
 from training.types import Window, WindowVersion
@@ -53,7 +54,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     opened = installation.source(source)
     while True:
         try:
-            history, listed = follow_person(installation, report), opened.windows()
+            history, listed = reconcile(installation, partial(report, None)), opened.windows()
             write_textfile(settings, history)
             messages = due(settings, history, opened.store.url)
             step = next_step(history, listed, settings.reading, messages)
@@ -70,15 +71,6 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
                 raise
             report(None, FailureRecord(step="the loop waits and tries again", error=str(error)))
             time.sleep(settings.follow_seconds)
-
-
-def follow_person(installation: Installation, report: Report) -> History:
-    """Load the ledger, after recording a move of the champion that a person made in MLflow."""
-    history = installation.ledger.load()
-    if record := moved_by_person(history, installation.registry.aliases().champion):
-        history = installation.ledger.append(history, record)
-        report(None, record)
-    return history
 
 
 def take(installation: Installation, source: Source, history: History, step: Step, report: Report) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
+from flows.compare import compare_versions
 from flows.events import emit
 from flows.installation import Champion, Installation, known_schema, open_installation
 from flows.report import ScoredRows, report_window
@@ -27,7 +28,7 @@ from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema, text_columns
 from monitoring.score_drift import summary
 from monitoring.window_drift import window_drift
-from training.errors import InvalidWindowError
+from training.errors import InvalidWindowError, UnscorableError
 from training.types import DriftStatus, DriftVerdict, FeatureSchema, ScoreSummary, Window, WindowVersion
 
 
@@ -69,12 +70,12 @@ def score_window(rows: pd.DataFrame, champion: Champion) -> np.ndarray:
     """Score rows with the champion; float64 (rows,).
 
     Raises:
-        InvalidWindowError: A score is not finite, so that no alert of this window could be trusted.
+        UnscorableError: A score is not finite, so that no alert of this window could be trusted.
     """
     scores = champion.scorer.score(rows)
     if not np.isfinite(scores).all():
         broken = int((~np.isfinite(scores)).sum())
-        raise InvalidWindowError(
+        raise UnscorableError(
             f"{broken} of {len(scores)} scores of version {champion.version} are not finite"
         )
     return scores
@@ -142,6 +143,8 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
             reason=str(error),
             configuration=settings.reading,
         )
+        if isinstance(error, UnscorableError):
+            record = replace(record, compared=compare_versions(installation, history, rows, None))
         return report_window(installation, source, history, record)
 
     record = WindowRecord(
@@ -170,6 +173,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         alerts=store_scores(installation, window, rows, champion, scores),
         scores=told,
         drift=drift,
+        compared=compare_versions(installation, history, rows, scores),
     )
     record = with_decision(record, history, settings.retraining, listed=listed, now=now)
     seen = ScoredRows(rows=rows, scores=scores, champion=champion)

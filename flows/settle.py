@@ -7,6 +7,7 @@ from prefect.artifacts import create_table_artifact
 
 from flows.events import emit
 from flows.installation import Installation, open_installation
+from infra.registry import Aliases, Registry
 from infra.settings import Settings
 from monitoring.history import MOVES_CHAMPION
 from monitoring.records import PromotionRecord, SettledRecord, TrainingRecord
@@ -42,6 +43,9 @@ def follow(installation: Installation, promotion: PromotionRecord) -> None:
     """
     registry = installation.registry
     aliases = registry.aliases()
+    if promotion.outcome is PromotionOutcome.PUT_BACK:
+        put_back(registry, aliases, promotion)
+        return
     moves = promotion.outcome in MOVES_CHAMPION
     if moves and aliases.champion in (None, promotion.from_version, promotion.version):
         if promotion.from_version is not None and registry.exists(promotion.from_version):
@@ -50,6 +54,16 @@ def follow(installation: Installation, promotion: PromotionRecord) -> None:
     if promotion.outcome is not PromotionOutcome.UNDECIDED and aliases.challenger == promotion.version:
         registry.delete_alias("challenger")
     discard_rows(installation, promotion.version)
+
+
+def put_back(registry: Registry, aliases: Aliases, promotion: PromotionRecord) -> None:
+    """Undo a person's move of the alias, unless it was moved again since."""
+    if aliases.champion not in (None, promotion.version):
+        return
+    if promotion.from_version is not None:
+        registry.set_alias("champion", promotion.from_version)
+    elif aliases.champion is not None:
+        registry.delete_alias("champion")
 
 
 def discard_rows(installation: Installation, version: str) -> None:

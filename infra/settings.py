@@ -28,6 +28,7 @@ from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
 from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
+from monitoring.promotion_policy import PromotionPolicy
 from monitoring.retraining import RetrainingPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
@@ -153,6 +154,7 @@ class Settings(BaseSettings):
     detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
     threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
+    promotion: Annotated[PromotionPolicy, _known_keys(PromotionPolicy)] = PromotionPolicy()
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
     metrics: Annotated[MetricsSettings, _known_keys(MetricsSettings)] = MetricsSettings()
     _stated_contract: Contract = PrivateAttr(default_factory=Contract)

@@ -80,6 +80,27 @@ class History:
         return [entry.record for entry in self.entries if isinstance(entry.record, PromotionRecord)]
 
     @property
+    def verdicts(self) -> list[PromotionRecord]:
+        """Every promotion record that says something of its version; a move that was undone says nothing."""
+        return [record for record in self.promotions if record.outcome is not PromotionOutcome.PUT_BACK]
+
+    @property
+    def banned(self) -> set[str]:
+        """Versions that a rollback took away, unless a person has promoted them again since."""
+        found: set[str] = set()
+        for _, move in self.champion_moves():
+            found.discard(move.version)
+            if move.outcome is PromotionOutcome.ROLLED_BACK and move.from_version is not None:
+                found.add(move.from_version)
+        return found
+
+    @property
+    def former_champions(self) -> list[str]:
+        """What can be rolled back to, the newest first: champions before this one that are not banned."""
+        served = [move.version for _, move in reversed(self.champion_moves())]
+        return [name for name in dict.fromkeys(served) if name != self.champion and name not in self.banned]
+
+    @property
     def champion(self) -> str | None:
         """The version that serves by this ledger."""
         moves = self.champion_moves()
@@ -97,7 +118,7 @@ class History:
         versions = [training.version for training in self.trainings if training.version]
         if not versions:
             return None
-        verdicts = [record.outcome for record in self.promotions if record.version == versions[-1]]
+        verdicts = [record.outcome for record in self.verdicts if record.version == versions[-1]]
         waiting = not verdicts or verdicts[-1] is PromotionOutcome.UNDECIDED
         return versions[-1] if waiting else None
 
@@ -115,6 +136,16 @@ class History:
             if isinstance(entry.record, TrainingRecord) and entry.record.version == version
         ]
         return made[-1] if made else None
+
+    def trigger_of(self, training: TrainingRecord) -> str | None:
+        """Return what asked for a training: first, drift or age; None where the ledger does not say."""
+        trigger = None
+        for entry in self.entries:
+            if entry.record == training:
+                return trigger
+            if isinstance(entry.record, WindowRecord) and (decision := entry.record.decision):
+                trigger = decision.trigger if decision.retrain else trigger
+        return None
 
     def champion_moves(self, until: datetime | None = None) -> list[tuple[Entry, PromotionRecord]]:
         """Every change of the champion up to a time, with the entry that says when."""
@@ -221,7 +252,7 @@ class History:
     def unjudged_training(self) -> TrainingRecord | None:
         """The newest candidate that no gate has judged yet."""
         registered = [training for training in self.trainings if training.version is not None]
-        judged = {record.version for record in self.promotions}
+        judged = {record.version for record in self.verdicts}
         return registered[-1] if registered and registered[-1].version not in judged else None
 
     def pending_decision(self) -> WindowRecord | None:

@@ -220,6 +220,11 @@ def _verdict(drift: DriftVerdict, window: str) -> Iterator[_Trouble | _Relief]:
 
 def _promotion(record: PromotionRecord) -> Iterator[_Trouble | _Relief]:
     told = f"version {record.version} was {record.outcome.value.replace('_', ' ')} by {record.by}"
+    if record.outcome is PromotionOutcome.PUT_BACK:
+        yield _Trouble(kind="champion", subject=record.version, reason=record.reason)
+        return
+    if record.shadow:  # nobody has to decide
+        return
     if record.outcome not in MOVES_CHAMPION:
         yield _Relief(kind="candidate", reason=told)
         yield _Trouble(kind="candidate", subject=record.version, reason=f"{told}: {record.reason}")

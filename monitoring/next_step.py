@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from monitoring.alerts import Message
 from monitoring.history import History
 from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
+from monitoring.watch import shadowed
 from training.types import Window, WindowVersion
 
 
@@ -95,12 +96,13 @@ def in_flight(history: History, listed: Sequence[Window]) -> str | None:
     """Say which training or candidate is under way; None when a new training may be decided.
 
     A training is under way from its decision until it ended, its candidate until its gates have judged it,
-    and an undecided one until a person has. A decided training whose windows are all gone is none.
+    and an undecided one until a person or its shadow has. A decided training whose windows are all gone is none.
     """
     if training := history.unjudged_training():
         return f"version {training.version} waits for its gates"
     if history.challenger:
-        return f"version {history.challenger} waits for a person"
+        waits = "scores in shadow" if shadowed(history) else "waits for a person"
+        return f"version {history.challenger} {waits}"
     pending = _pending_training(history, listed)
     return f"the {pending} is pending" if pending else None
 

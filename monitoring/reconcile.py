@@ -1,29 +1,111 @@
-"""A person may move the alias `champion` in MLflow: the ledger follows, it never fights back."""
+"""A person may move or remove the alias `champion` in MLflow: what follows in the ledger, and why."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from monitoring.history import History
+from monitoring.promotion_policy import Unvetted
 from monitoring.records import PromotionRecord
+from monitoring.steering import objection
 from training.errors import RetryableError
 from training.types import PromotionOutcome
 
 
-def moved_by_person(history: History, champion_alias: str | None) -> PromotionRecord | None:
-    """Return the record of a move that somebody made outside, or None when ledger and alias agree.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What the registry knows, each asked only where it matters.
+
+    Attributes:
+        exists: Whether a version is registered.
+        foreign: Why a version cannot serve as one of this model; None when it can.
+    """
+
+    exists: Callable[[str], bool]
+    foreign: Callable[[str], str | None]
+
+
+def moved_by_person(
+    history: History, alias: str | None, registered: Registered, unvetted: Unvetted
+) -> PromotionRecord | None:
+    """Return the record of what somebody did to the alias, or None when ledger and alias agree.
+
+    A version that waits for a person, or served before, is promoted. One that is not vetted is put back or
+    served, as configured; what cannot be loaded as a version of this model is always put back. A removed
+    alias takes the champion away, in favour of the newest former one; where there is none, it is put back.
 
     Raises:
-        RetryableError: The alias is gone although a champion was promoted: that is never read as
-            "no champion yet", because a first model would then be trained in its place.
+        RetryableError: The champion's version was deleted, and no former one is left to serve.
     """
-    if history.unsettled_promotion() is not None or champion_alias == history.champion:
+    champion = history.champion
+    if history.unsettled_promotion() is not None or alias == champion:
         return None
-    if champion_alias is None:
-        raise RetryableError(
-            f"the alias champion was removed in MLflow, while the ledger says version {history.champion}",
-            hint="set the alias again in the MLflow UI, on that version or another one; nothing else changed",
-        )
+    if alias is None:
+        return _removed(history, str(champion), registered.exists)
+    if why := registered.foreign(alias):
+        return _put_back(history, alias, f"cannot serve: {why}", registered.exists)
+    against = objection(history, alias)
+    if against and unvetted == "put_back":
+        return _put_back(history, alias, against, registered.exists)
+    told = "the alias champion was moved in MLflow"
     return PromotionRecord(
-        version=champion_alias,
-        from_version=history.champion,
+        version=alias,
+        from_version=champion,
         by="person",
         outcome=PromotionOutcome.PROMOTED,
-        reason="the alias champion was moved in MLflow",
+        reason=f"{told}, although version {alias} {against}" if against else told,
     )
+
+
+def _removed(history: History, champion: str, exists: Callable[[str], bool]) -> PromotionRecord:
+    deleted = not exists(champion)
+    happened = (
+        f"version {champion} was deleted in MLflow" if deleted else "the alias champion was removed in MLflow"
+    )
+    former = _newest_left(history, exists)
+    if former is not None:
+        return PromotionRecord(
+            version=former,
+            from_version=champion,
+            by="person",
+            outcome=PromotionOutcome.ROLLED_BACK,
+            reason=happened,
+        )
+    if deleted:
+        raise RetryableError(
+            f"{happened}, and no former champion is left to serve",
+            hint="point the alias champion to a version in the MLflow UI; nothing else changed",
+        )
+    return _undone(champion, champion, f"{happened}, and nothing else can serve")
+
+
+def _put_back(history: History, alias: str, why: str, exists: Callable[[str], bool]) -> PromotionRecord:
+    moved = f"the alias champion was moved in MLflow, but version {alias} {why}"
+    if history.champion is not None and not exists(history.champion):
+        former = _newest_left(history, exists)
+        if former is None:
+            raise RetryableError(
+                f"{moved}; version {history.champion} was deleted, and no former champion is left to serve",
+                hint="point the alias champion to another version in the MLflow UI; nothing else changed",
+            )
+        return PromotionRecord(
+            version=former,
+            from_version=history.champion,
+            by="person",
+            outcome=PromotionOutcome.ROLLED_BACK,
+            reason=f"{moved}; version {history.champion} was deleted",
+        )
+    return _undone(alias, history.champion, moved)
+
+
+def _undone(version: str, champion: str | None, reason: str) -> PromotionRecord:
+    return PromotionRecord(
+        version=version,
+        from_version=champion,
+        by="person",
+        outcome=PromotionOutcome.PUT_BACK,
+        reason=f"{reason}; {f'version {champion} serves on' if champion else 'there is no champion yet'}",
+    )
+
+
+def _newest_left(history: History, exists: Callable[[str], bool]) -> str | None:
+    return next((version for version in history.former_champions if exists(version)), None)

@@ -38,11 +38,31 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """How another version would have judged a window that the champion scored.
+
+    Attributes:
+        version: The previous champion during a watch, or a challenger in shadow.
+        alerts: Rows above its own flood mark; None when it could not score them.
+        disagreements: Rows that only one of the two alerts on; None when either could not score.
+        drifted: Which of its tests `alerts` and `scores` found a change against its own reference.
+        error: Why it could not be compared; empty when it was.
+    """
+
+    version: str
+    alerts: int | None = None
+    disagreements: int | None = None
+    drifted: tuple[str, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecord:
     """A window was taken, and this is what was found; `schema` is set for bootstrap windows.
 
     `configuration` is a digest of the settings by which it was read. `event_time` is the median of its rows'
-    times, where they have any: a few broken clocks do not move it.
+    times, where they have any: a few broken clocks do not move it. `compared` are other versions' views of
+    it; one that is quarantined has them only when it is the champion that could not score it.
     """
 
     window: WindowVersion
@@ -59,6 +79,7 @@ class WindowRecord:
     drift: DriftVerdict | None = None
     decision: RetrainingDecision | None = None
     event_time: datetime | None = None
+    compared: tuple[Comparison, ...] = ()
     kind: Literal["window"] = "window"
 
     @property
@@ -99,7 +120,10 @@ class TrainingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionRecord:
-    """A candidate was judged, or a person moved the champion. The aliases follow this record."""
+    """A candidate was judged, or a person moved the champion. The aliases follow this record.
+
+    `shadow`: the undecided candidate waits for no person, but scores beside the champion for some windows.
+    """
 
     version: str
     from_version: str | None
@@ -107,6 +131,7 @@ class PromotionRecord:
     outcome: PromotionOutcome
     reason: str
     gates: tuple[GateResult, ...] = ()
+    shadow: bool = False
     kind: Literal["promotion"] = "promotion"
 
 

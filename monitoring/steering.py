@@ -35,7 +35,7 @@ def promotion_by_person(history: History, version: str, *, reason: str, force: b
 
     Raises:
         ConfigurationError: It is no version of this ledger, is the champion already, or was refused by
-            its gates or never judged, and `force` is not given.
+            its gates, never judged or rolled back, and `force` is not given.
     """
     known = [training.version for training in history.trainings if training.version is not None]
     if version not in known:
@@ -45,12 +45,10 @@ def promotion_by_person(history: History, version: str, *, reason: str, force: b
         )
     if version == history.champion:
         raise ConfigurationError(f"version {version} is the champion already", hint="see `floodmark history`")
-    verdicts = [record for record in history.promotions if record.version == version and record.by == "gates"]
-    failed = not verdicts or verdicts[-1].outcome is PromotionOutcome.REFUSED
-    if failed and not force:
-        told = verdicts[-1].reason if verdicts else "it was never judged"
+    against = objection(history, version)
+    if against is not None and not force:
         raise ConfigurationError(
-            f"version {version} has not passed its gates: {told}",
+            f"version {version} {against}",
             hint="promote it in spite of that with --force; the ledger will say so",
         )
     return PromotionRecord(
@@ -58,20 +56,35 @@ def promotion_by_person(history: History, version: str, *, reason: str, force: b
         from_version=history.champion,
         by="person",
         outcome=PromotionOutcome.PROMOTED,
-        reason=f"forced: {reason}" if failed else reason,
+        reason=f"forced: {reason}" if against else reason,
     )
 
 
+def objection(history: History, version: str) -> str | None:
+    """Say what speaks against a version's promotion by a person; None where its gates let it wait for one."""
+    if history.registration_of(version) is None:
+        return "is not in the ledger"
+    if version in history.banned:
+        return "was rolled back"
+    verdicts = [record for record in history.promotions if record.version == version and record.by == "gates"]
+    if not verdicts or verdicts[-1].outcome is PromotionOutcome.REFUSED:
+        return f"has not passed its gates: {verdicts[-1].reason if verdicts else 'it was never judged'}"
+    return None
+
+
 def rollback_by_person(history: History, *, reason: str) -> PromotionRecord:
-    """Return the record that makes the previous champion the champion again.
+    """Return the record that makes the newest former champion the champion again; this one is banned.
 
     Raises:
-        ConfigurationError: There is no previous champion.
+        ConfigurationError: There is none, but for those that a rollback took away.
     """
-    if history.previous is None:
-        raise ConfigurationError("there is no previous champion to return to", hint="see `floodmark history`")
+    if not history.former_champions:
+        raise ConfigurationError(
+            "there is no previous champion to return to",
+            hint="see `floodmark history`; what was rolled back returns by `floodmark promote VERSION --force`",
+        )
     return PromotionRecord(
-        version=history.previous,
+        version=history.former_champions[0],
         from_version=history.champion,
         by="person",
         outcome=PromotionOutcome.ROLLED_BACK,

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from monitoring.history import History
 from monitoring.records import (
+    Comparison,
     Entry,
     PromotionRecord,
     Record,
@@ -16,6 +17,7 @@ from training.types import (
     Column,
     DetectorSpec,
     DriftStatus,
+    DriftTest,
     DriftVerdict,
     FeatureSchema,
     ObjectVersion,
@@ -58,8 +60,17 @@ def bootstrap(identifier: str, *, retrain_on: tuple[str, ...] = (), rows: int = 
 
 
 def scored(
-    identifier: str, status: DriftStatus = DriftStatus.STABLE, *, retrain_on: tuple[str, ...] = ()
+    identifier: str,
+    status: DriftStatus = DriftStatus.STABLE,
+    *,
+    retrain_on: tuple[str, ...] = (),
+    drifted: tuple[str, ...] = (),
+    compared: tuple[Comparison, ...] = (),
 ) -> WindowRecord:
+    tests = tuple(
+        DriftTest(test=test, status=DriftStatus.DRIFTED, statistic=1.0, bound=0.5, reason="because")  # type: ignore[arg-type] # names of tests
+        for test in drifted
+    )
     return WindowRecord(
         window=version_of(identifier),
         digest=identifier,
@@ -68,7 +79,8 @@ def scored(
         reason="valid",
         champion_version="1",
         alerts=50,
-        drift=DriftVerdict(status=status, share=0.1, reason="because"),
+        drift=DriftVerdict(status=status, share=0.1, reason="because", tests=tests),
+        compared=compared,
         decision=RetrainingDecision(retrain=bool(retrain_on), reason="drift", windows=retrain_on),
     )
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from histories import bootstrap, history, judged, quarantined, scored, settled, trained, version_of, window
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, TakeWindow, Train, next_step
-from monitoring.reconcile import moved_by_person
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, TrainingRecord
-from training.errors import RetryableError
 from training.types import DriftStatus, PromotionOutcome, Window
 
 FIRST_MODEL: tuple[Record, ...] = (
@@ -132,23 +130,6 @@ def test_a_move_of_the_champion_cancels_what_was_decided_under_the_old_one() -> 
     moved = history(*[entry.record for entry in past.entries], judged("2"), settled("2"))
     assert next_step(moved, listed) is None
     assert moved.outlooks_since_training() == []
-
-
-class TestReconcile:
-    def test_agreement_is_no_move(self) -> None:
-        assert moved_by_person(history(*FIRST_MODEL), "1") is None
-
-    def test_an_alias_that_has_not_followed_yet_is_no_move(self) -> None:
-        assert moved_by_person(history(*FIRST_MODEL[:4]), None) is None
-
-    def test_a_person_moves_the_champion(self) -> None:
-        record = moved_by_person(history(*FIRST_MODEL), "7")
-        assert record is not None
-        assert (record.version, record.from_version, record.by) == ("7", "1", "person")
-
-    def test_a_removed_alias_never_reads_as_no_champion_yet(self) -> None:
-        with pytest.raises(RetryableError, match="alias champion was removed"):
-            moved_by_person(history(*FIRST_MODEL), None)
 
 
 def perform(step: object, count: int) -> list[Record]:

@@ -24,6 +24,10 @@ class InvalidWindowError(FloodmarkError):
     """The data of one window is unusable: the window is quarantined and the loop goes on."""
 
 
+class UnscorableError(InvalidWindowError):
+    """The champion's scores of a sound window are not finite: another version may be able to score it."""
+
+
 class TrainingFailedError(FloodmarkError):
     """A training ended without a model and would end so again with the same input."""
 

@@ -250,9 +250,10 @@ class GateResult:
 
 
 class PromotionOutcome(StrEnum):
-    """What became of a candidate, or of a champion."""
+    """What became of a candidate, or of a champion; `put_back`: a person's move of the alias was undone."""
 
     PROMOTED = "promoted"
     REFUSED = "refused"
     UNDECIDED = "undecided"
     ROLLED_BACK = "rolled_back"
+    PUT_BACK = "put_back"

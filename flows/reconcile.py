@@ -1,0 +1,34 @@
+"""The ledger catches up with what happened outside of the loop's steps: a person, a watch, a shadow."""
+
+from collections.abc import Callable
+
+from flows.installation import Installation
+from monitoring.history import History
+from monitoring.reconcile import Registered, moved_by_person
+from monitoring.records import PromotionRecord
+from monitoring.watch import rollback_by_watch, verdict_in_shadow
+
+
+def reconcile(installation: Installation, report: Callable[[PromotionRecord], None]) -> History:
+    """Load the ledger, after recording a move of the champion that is due.
+
+    Raises:
+        LedgerMovedError: Another process wrote meanwhile; look again.
+        RetryableError: The registry does not answer, or no version is left to serve.
+    """
+    history = installation.ledger.load()
+    if history.unsettled_promotion() is None and (record := due_record(installation, history)):
+        history = installation.ledger.append(history, record)
+        report(record)
+    return history
+
+
+def due_record(installation: Installation, history: History) -> PromotionRecord | None:
+    """Return what the ledger owes: to a person's move of the alias, to a watch, or to a shadow's end."""
+    registry, policy = installation.registry, installation.settings.promotion
+    registered = Registered(exists=registry.exists, foreign=installation.foreign)
+    return (
+        moved_by_person(history, registry.aliases().champion, registered, policy.unvetted)
+        or rollback_by_watch(history, policy, registry.exists)
+        or verdict_in_shadow(history, policy)
+    )
