@@ -23,7 +23,7 @@ def site_of(settings: Settings, source: str | None = None) -> Site:
     )
 
 
-def due(settings: Settings, history: History, source: str) -> list[Message]:
+def due(settings: Settings, history: History, source: str | None) -> list[Message]:
     """Return the messages that are to be sent now."""
     return due_messages(
         history,

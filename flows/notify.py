@@ -24,10 +24,16 @@ URI = re.compile(r"\S+://\S+")
 @flow(name="notify", flow_run_name="notify: {message.incident} {message.stage}")
 def notify(settings: Settings, message: Message) -> AlertRecord:
     """Send a message and record what each channel answered; a dead channel is an outcome, no error."""
-    outcomes = deliver(senders(settings, message.channels), message)
-    for outcome in outcomes:
+    record = send(settings, message)
+    for outcome in record.outcomes:
         if not outcome.delivered:
             emit(settings, "floodmark.alert.failed", incident=message.incident, channel=outcome.channel)
+    return record
+
+
+def send(settings: Settings, message: Message) -> AlertRecord:
+    """Offer a message to its channels once, and return what became of it."""
+    outcomes = deliver(senders(settings, message.channels), message)
     return AlertRecord(incident=message.incident, stage=message.stage, outcomes=outcomes)
 
 

@@ -2,10 +2,16 @@
 
 from collections.abc import Callable
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
+from flows.alerting import due
 from flows.installation import Installation
+from flows.notify import send
+from flows.settle import follow
+from infra.ledger import LedgerMovedError
 from monitoring.history import History
 from monitoring.reconcile import Registered, moved_by_person
-from monitoring.records import PromotionRecord
+from monitoring.records import PromotionRecord, Record, SettledRecord
 from monitoring.watch import rollback_by_watch, verdict_in_shadow
 
 
@@ -20,6 +26,28 @@ def reconcile(installation: Installation, report: Callable[[PromotionRecord], No
     if history.unsettled_promotion() is None and (record := due_record(installation, history)):
         history = installation.ledger.append(history, record)
         report(record)
+    return history
+
+
+def reconcile_now(installation: Installation, report: Callable[[Record], None]) -> History:
+    """Do what one look of the loop does but for its windows: record, let the aliases follow, tell people.
+
+    Raises:
+        LedgerMovedError: Other processes wrote meanwhile, again and again.
+        RetryableError: The registry does not answer, or no version is left to serve.
+    """
+    for attempt in Retrying(
+        retry=retry_if_exception_type(LedgerMovedError), stop=stop_after_attempt(5), reraise=True
+    ):
+        with attempt:
+            history = reconcile(installation, report)
+            if promotion := history.unsettled_promotion():
+                follow(installation, promotion)
+                history = installation.ledger.append(history, SettledRecord(version=promotion.version))
+            while messages := due(installation.settings, history, None):
+                record = send(installation.settings, messages[0])
+                history = installation.ledger.append(history, record)
+                report(record)
     return history
 
 

@@ -5,6 +5,7 @@ import shutil
 import warnings
 from importlib.metadata import version as installed_version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import TypeAdapter
 
@@ -29,7 +30,8 @@ for _name, _value in MLFLOW_DEFAULTS.items():  # MLflow reads them as it is impo
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # MLflow warns of type hints of its own
     import mlflow.pyfunc
-    from mlflow.entities import Metric, Param
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModelOutput, Metric, Param, Run
     from mlflow.models import Model, ModelSignature
     from mlflow.types import ColSpec, DataType, Schema
 
@@ -118,3 +120,20 @@ def run_metrics(result: TrainingResult, *, at: int) -> list[Metric]:
         "threshold": result.threshold.value,
     }
     return [Metric(key, value, at, 0) for key, value in figures.items()]
+
+
+def log_model(client: MlflowClient, run: Run, request: TrainingRequest, folder: Path) -> tuple[str, str]:
+    """Store the model and return its id and location; one that a killed call left stays unregistered."""
+    logged = client.create_logged_model(
+        run.info.experiment_id,
+        name="detector",
+        source_run_id=run.info.run_id,
+        tags={REQUEST_ID: request.id},
+    )
+    client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
+    with TemporaryDirectory(prefix="floodmark-") as scratch:
+        model = Path(scratch) / "model"
+        save_model(model, request, folder, Model(run_id=run.info.run_id, model_id=logged.model_id))
+        client.log_model_artifacts(logged.model_id, str(model))
+    client.finalize_logged_model(logged.model_id, "READY")
+    return logged.model_id, logged.artifact_location

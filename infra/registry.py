@@ -5,29 +5,27 @@ What is current is said by aliases: champion, challenger and previous.
 """
 
 import hashlib
-import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from pydantic_core import to_json
 
+from infra.mlflow_store import EXISTS, MISSING, store_address, tolerated, tracking
 from infra.model_package import (
     REQUEST_ID,
     VERDICT,
     check_artifact,
+    log_model,
     run_metrics,
     run_params,
-    save_model,
     version_tags,
 )
-from training.errors import ConfigurationError, RetryableError
 from training.scorer import Scorer
 from training.types import TrainingRequest, TrainingResult
 
@@ -35,18 +33,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # MLflow warns of type hints of its own
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
-    from mlflow.entities import LoggedModelOutput, Run
+    from mlflow.entities import Run, WebhookEvent
     from mlflow.exceptions import MlflowException
-    from mlflow.models import Model
-    from sqlalchemy.exc import SQLAlchemyError
 
 Alias = Literal["champion", "challenger", "previous"]
 
-MISSING = "RESOURCE_DOES_NOT_EXIST"
-EXISTS = "RESOURCE_ALREADY_EXISTS"
-INVALID = "INVALID_PARAMETER_VALUE"
-STORES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-
+ALIAS_EVENTS = [WebhookEvent("model_version_alias", action) for action in ("created", "deleted")]
 ARTIFACT_IN_MODEL = "artifacts/detector"
 
 
@@ -83,21 +75,8 @@ class Registry:
             RetryableError: The store does not answer.
         """
         home = home.absolute()
-        if "%" in str(home):
-            raise ConfigurationError(
-                f"MLflow does not find models again under {home}",
-                hint="name a folder without a percent sign in its path with --home",
-            )
-        if tracking_uri is None:
-            _create_database(home / "mlflow.db")
-            tracking_uri = _sqlite_uri(home / "mlflow.db")
-        scheme = urlsplit(tracking_uri).scheme.split("+")[0]
-        if scheme not in STORES:
-            raise ConfigurationError(
-                f"the tracking URI is {without_password(tracking_uri)}",
-                hint=f"allowed are URIs that begin with {', '.join(f'{store}:' for store in STORES)}",
-            )
-        served = scheme in ("http", "https")
+        tracking_uri = store_address(home, tracking_uri)
+        served = urlsplit(tracking_uri).scheme in ("http", "https")
         registry = cls(
             tracking_uri=tracking_uri,
             model=model,
@@ -105,7 +84,7 @@ class Registry:
             artifact_root=None if served else (home / "artifacts").as_uri(),
             cache=home / "cache",
         )
-        with registry._tracking("be opened") as client:
+        with tracking(registry.tracking_uri, "be opened") as client:
             client.search_experiments(max_results=1)
         return registry
 
@@ -119,15 +98,15 @@ class Registry:
         """
         folder = Path(result.artifact)
         check_artifact(folder, request, result)
-        with self._tracking(f"register training {request.id}") as client:
+        with tracking(self.tracking_uri, f"register training {request.id}") as client:
             if (version := self._version_of(client, request.id)) is not None:
                 return version
             run = self._run(client, request.id, reason)
             metrics = run_metrics(result, at=run.info.start_time)
             client.log_batch(run.info.run_id, metrics=metrics, params=run_params(request))
-            model_id, location = _log_model(client, run, request, folder)
+            model_id, location = log_model(client, run, request, folder)
             client.set_terminated(run.info.run_id)
-            with _tolerated(EXISTS):
+            with tolerated(EXISTS):
                 client.create_registered_model(self.model)
             own = client.create_model_version(
                 self.model, location, run.info.run_id, tags=version_tags(request, result), model_id=model_id
@@ -141,7 +120,7 @@ class Registry:
     def aliases(self) -> Aliases:
         """Return all aliases, read in one call; only MLflow's own "no such model" means that none exist."""
         found: dict[str, object] = {}
-        with self._tracking("read the aliases") as client, _tolerated(MISSING):
+        with tracking(self.tracking_uri, "read the aliases") as client, tolerated(MISSING):
             registered = client.get_registered_model(self.model)
             if registered.name != self.model:  # MLflow takes an empty answer for a model without aliases
                 raise MlflowException(f"the answer is about model {registered.name!r}")
@@ -153,24 +132,24 @@ class Registry:
 
     def exists(self, version: str) -> bool:
         """Whether the registry has `version`; only MLflow's own "no such version" means that it has not."""
-        with self._tracking(f"look for version {version}") as client, _tolerated(MISSING):
+        with tracking(self.tracking_uri, f"look for version {version}") as client, tolerated(MISSING):
             client.get_model_version(self.model, version)
             return True
         return False
 
     def set_alias(self, alias: Alias, version: str) -> None:
         """Point `alias` to `version`; setting it again changes nothing."""
-        with self._tracking(f"set {alias} to version {version}") as client:
+        with tracking(self.tracking_uri, f"set {alias} to version {version}") as client:
             client.set_registered_model_alias(self.model, alias, version)
 
     def delete_alias(self, alias: Alias) -> None:
         """Delete `alias`, whether it exists or not."""
-        with self._tracking(f"delete the alias {alias}") as client, _tolerated(MISSING):
+        with tracking(self.tracking_uri, f"delete the alias {alias}") as client, tolerated(MISSING):
             client.delete_registered_model_alias(self.model, alias)
 
     def set_verdict(self, version: str, verdict: str) -> None:
         """Write the verdict of the gates beside the version, for the UI."""
-        with self._tracking(f"tag version {version}") as client:
+        with tracking(self.tracking_uri, f"tag version {version}") as client:
             client.set_model_version_tag(self.model, version, VERDICT, verdict)
 
     def log_report(self, version: str, name: str, content: str | Mapping[str, object]) -> None:
@@ -184,7 +163,7 @@ class Registry:
         self._attach(version, f"windows/{window}/page.html", page)
 
     def _attach(self, version: str, path: str, text: str) -> None:
-        with self._tracking(f"attach {path} to version {version}") as client:
+        with tracking(self.tracking_uri, f"attach {path} to version {version}") as client:
             found = client.get_model_version(self.model, version)
             client.log_text(found.run_id or "", text, path)
 
@@ -195,7 +174,7 @@ class Registry:
 
     def artifact_folder(self, version: str) -> Path:
         """Return the local folder of the version's sealed artifact, downloaded once where it is remote."""
-        with self._tracking(f"fetch version {version}") as client:
+        with tracking(self.tracking_uri, f"fetch version {version}") as client:
             uri = client.get_model_version_download_uri(self.model, version)
             parts = urlsplit(uri)
             if parts.scheme in ("", "file"):
@@ -204,6 +183,23 @@ class Registry:
             if not cached.is_dir():
                 self._download(f"{uri}/{ARTIFACT_IN_MODEL}", cached)
             return cached
+
+    def announce(self, url: str, secret: str) -> None:
+        """Let MLflow tell `url` whenever an alias of any model is set or deleted, signed with `secret`.
+
+        The webhook is named `floodmark-MODEL`; one of that name is changed, and no other is touched.
+        """
+        name = f"floodmark-{self.model}"
+        with tracking(self.tracking_uri, f"create the webhook {name}") as client:
+            token: str | None = None
+            while True:
+                page = client.list_webhooks(page_token=token)
+                if found := [webhook for webhook in page if webhook.name == name]:
+                    client.update_webhook(found[0].webhook_id, url=url, secret=secret, status="ACTIVE")
+                    return
+                if not (token := page.token):
+                    break
+            client.create_webhook(name, url, list(ALIAS_EVENTS), secret=secret)
 
     def scorer(self, version: str) -> Scorer:
         """Load the version's scorer.
@@ -244,73 +240,3 @@ class Registry:
             except OSError:
                 if not target.is_dir():  # otherwise another process was faster
                     raise
-
-    @contextmanager
-    def _tracking(self, doing: str) -> Iterator[MlflowClient]:
-        """Yield a client, and turn whatever the store throws into an error that says what to do."""
-        try:
-            yield MlflowClient(self.tracking_uri, self.tracking_uri)
-        except (MlflowException, SQLAlchemyError, OSError) as error:
-            text = without_password(f"tracking server {self.tracking_uri} could not {doing}: {error}")
-            if getattr(error, "error_code", None) in (MISSING, INVALID):
-                hint = "look at the model and its versions with `floodmark history` or in the MLflow UI"
-                raise ConfigurationError(text, hint=hint) from error
-            hint = "run the same command again once the tracking server answers"
-            raise RetryableError(text, hint=hint) from error
-
-
-@contextmanager
-def _tolerated(error_code: str) -> Iterator[None]:
-    try:
-        yield
-    except MlflowException as error:
-        if error.error_code != error_code:
-            raise
-
-
-def without_password(text: str) -> str:
-    """Return `text` with the user and password of every URI in it masked."""
-    return re.sub(r"://[^/\s]*@", "://***@", text)
-
-
-def _sqlite_uri(path: Path) -> str:
-    return f"sqlite:///{quote(str(path))}"
-
-
-def _create_database(path: Path) -> None:
-    """Let MLflow migrate a database aside and link it to `path`: nobody ever meets half of one.
-
-    Raises:
-        ConfigurationError: The folder cannot be written.
-    """
-    if path.exists():
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=path.parent, prefix=".mlflow-") as scratch:
-            fresh = Path(scratch) / path.name
-            MlflowClient(_sqlite_uri(fresh)).search_experiments(max_results=1)
-            with suppress(FileExistsError):  # another process was faster
-                path.hardlink_to(fresh)
-    except (OSError, SQLAlchemyError) as error:
-        raise ConfigurationError(
-            f"the registry's database {path} cannot be created: {error}",
-            hint="name a folder that can be written with --home",
-        ) from error
-
-
-def _log_model(client: MlflowClient, run: Run, request: TrainingRequest, folder: Path) -> tuple[str, str]:
-    """Store the model and return its id and location; one that a killed call left stays unregistered."""
-    logged = client.create_logged_model(
-        run.info.experiment_id,
-        name="detector",
-        source_run_id=run.info.run_id,
-        tags={REQUEST_ID: request.id},
-    )
-    client.log_outputs(run.info.run_id, [LoggedModelOutput(logged.model_id, step=0)])
-    with TemporaryDirectory(prefix="floodmark-") as scratch:
-        model = Path(scratch) / "model"
-        save_model(model, request, folder, Model(run_id=run.info.run_id, model_id=logged.model_id))
-        client.log_model_artifacts(logged.model_id, str(model))
-    client.finalize_logged_model(logged.model_id, "READY")
-    return logged.model_id, logged.artifact_location

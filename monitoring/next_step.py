@@ -96,7 +96,8 @@ def in_flight(history: History, listed: Sequence[Window]) -> str | None:
     """Say which training or candidate is under way; None when a new training may be decided.
 
     A training is under way from its decision until it ended, its candidate until its gates have judged it,
-    and an undecided one until a person or its shadow has. A decided training whose windows are all gone is none.
+    and an undecided one until a person or its shadow has. A decided training whose windows are all gone is
+    none.
     """
     if training := history.unjudged_training():
         return f"version {training.version} waits for its gates"

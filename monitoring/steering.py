@@ -81,7 +81,7 @@ def rollback_by_person(history: History, *, reason: str) -> PromotionRecord:
     if not history.former_champions:
         raise ConfigurationError(
             "there is no previous champion to return to",
-            hint="see `floodmark history`; what was rolled back returns by `floodmark promote VERSION --force`",
+            hint="what was rolled back returns with `floodmark promote VERSION --force` only",
         )
     return PromotionRecord(
         version=history.former_champions[0],
