@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.cli import Config, Home, Model, app, load_history, silence_usage_reports
+from infra.asgi import bind, run
 from infra.mlflow_webhook import Verifier
 from infra.prefect_server import prefect_environment
 from infra.settings import Settings
@@ -53,26 +54,16 @@ def listen(
             hint="set it to the secret of MLflow's webhook; nothing unsigned is ever taken",
         )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    with opened(settings) as installation:
-        import uvicorn  # noqa: PLC0415 - heavy, as the next ones
-
-        from flows.listen import receiver  # noqa: PLC0415
+    with bind(host, port) as listening, opened(settings) as installation:
+        from flows.listen import receiver  # noqa: PLC0415 - heavy, as the next one
         from flows.reconcile import reconcile_now  # noqa: PLC0415
 
         if announce is not None:
             installation.registry.announce(announce, secret)
             typer.echo(f"MLflow's webhook floodmark-{settings.model} points to {announce}")
-        receive = receiver(
-            settings.model, Verifier(secret), lambda: reconcile_now(installation, show) and None
-        )
-        server = uvicorn.Server(uvicorn.Config(receive, host=host, port=port, log_level="warning"))
-        typer.echo(f"listening at http://{host}:{port}/mlflow")
-        server.run()
-    if not server.started:
-        raise ConfigurationError(
-            f"cannot listen at {host}:{port}",
-            hint="name a free port with --port, and an address of this host",
-        )
+        receive = receiver(settings.model, Verifier(secret), lambda: reconcile_now(installation, show))
+        typer.echo(f"listening at http://{host}:{listening.getsockname()[1]}/mlflow")
+        run(receive, listening)
 
 
 @contextmanager

@@ -52,11 +52,11 @@ def normal_rows(rows: int, seed: int = 0) -> pd.DataFrame:
 
 
 def training_request(
-    *, seed: int = 0, windows: tuple[str, ...] = ("2026-01-05", "2026-01-06")
+    *, seed: int = 0, windows: tuple[str, ...] = ("2026-01-05", "2026-01-06"), model: str = "pumps"
 ) -> TrainingRequest:
     """Ask for the detector that `build_artifact` makes; another seed is another request."""
     return TrainingRequest(
-        model="pumps",
+        model=model,
         windows=tuple(WindowVersion(id=window, fingerprint="0" * 16) for window in windows),
         schema=SCHEMA,
         detector=DetectorSpec(name="linear", options={"components": 2}),

@@ -6,12 +6,9 @@ import json
 import os
 import pickle
 import shutil
-import socket
 import subprocess
 import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +23,7 @@ import pytest
 from artifacts import build_artifact, normal_rows, training_request
 from infra.clean_load import clean_load
 from infra.registry import Aliases, Registry
+from tracking_server import serving, stop
 from training import artifact
 from training.errors import ConfigurationError, InvalidArtifactError, RetryableError
 from training.scorer import Scorer
@@ -442,45 +440,8 @@ def test_a_clean_load_that_takes_too_long_is_an_error(opened: Opened, registered
 def tracking_server(opened: Opened, tmp_path: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """Start MLflow's own server on a copy of the migrated database; artifacts go through it."""
     shutil.copy(opened.registry.cache.with_name("mlflow.db"), tmp_path / "server.db")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = {
-        "--host": "127.0.0.1",
-        "--port": str(port),
-        "--workers": "1",
-        "--backend-store-uri": f"sqlite:///{tmp_path / 'server.db'}",
-        "--artifacts-destination": str(tmp_path / "served"),
-    }
-    command = [sys.executable, "-m", "mlflow", "server", "--serve-artifacts"]
-    with (tmp_path / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *(word for option in options.items() for word in option)],
-            stdout=log,
-            stderr=log,
-            cwd=tmp_path,
-            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # eight processes fewer
-            start_new_session=True,
-        )
-    try:
-        deadline = time.monotonic() + 90
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
-                    break
-            except OSError:
-                assert process.poll() is None, (tmp_path / "server.log").read_text()
-                assert time.monotonic() < deadline, (tmp_path / "server.log").read_text()
-                time.sleep(0.2)
-        yield f"http://127.0.0.1:{port}", process
-    finally:
-        stop(process)
-
-
-def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a server that was started here, with the workers of its session."""
-    if process.poll() is None:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
+    with serving(tmp_path) as served:
+        yield served
 
 
 def test_a_tracking_server_serves_it_all_and_one_that_is_down_is_not_an_empty_one(
