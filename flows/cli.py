@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from flows import interrupt
 from flows.alerting import incident_values
 from flows.overview import overview
 from infra.ledger import Ledger
@@ -82,6 +83,7 @@ def run(
         from flows.loop import run_loop  # noqa: PLC0415 - Prefect reads its environment when imported
 
         wait_for_api()
+        interrupt.listen()
         progress = Progress(settings)
         try:
             progress.close(run_loop(settings, source, follow=follow, report=progress))

@@ -1,6 +1,5 @@
 """The flow `floodmark`: the whole loop, one ledger entry a step, until nothing is left to do."""
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from functools import partial
 
 from prefect import flow
 
+from flows import interrupt
 from flows.alerting import due
 from flows.installation import Installation, open_installation
 from flows.judge import judge
@@ -53,6 +53,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     installation = open_installation(settings)
     opened = installation.source(source)
     while True:
+        interrupt.pause()
         try:
             history, listed = reconcile(installation, partial(report, None)), opened.windows()
             write_textfile(settings, history)
@@ -61,7 +62,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
-                time.sleep(settings.follow_seconds)
+                interrupt.pause(settings.follow_seconds)
             else:
                 return Standing(history=history, rewritten=history.rewritten(listed), ignored=opened.ignored)
         except LedgerMovedError:
@@ -70,7 +71,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
             if not follow:
                 raise
             report(None, FailureRecord(step="the loop waits and tries again", error=str(error)))
-            time.sleep(settings.follow_seconds)
+            interrupt.pause(settings.follow_seconds)
 
 
 def take(installation: Installation, source: Source, history: History, step: Step, report: Report) -> None:

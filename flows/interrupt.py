@@ -1,0 +1,25 @@
+"""Ctrl-C that is not lost: Python drops a KeyboardInterrupt that arrives in a finalizer or a callback."""
+
+import signal
+from threading import Event
+from types import FrameType
+
+_ASKED = Event()
+
+
+def listen() -> None:
+    """Remember each SIGINT from now on, beside raising KeyboardInterrupt at once, as Python does."""
+    _ASKED.clear()
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def pause(seconds: float = 0.0) -> None:
+    """Wait, and raise KeyboardInterrupt if one was asked for, even if it was lost since."""
+    if _ASKED.wait(seconds):
+        raise KeyboardInterrupt
+
+
+def _interrupt(number: int, _: FrameType | None) -> None:
+    del number
+    _ASKED.set()
+    raise KeyboardInterrupt
