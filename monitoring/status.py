@@ -66,6 +66,7 @@ def _window(record: WindowRecord) -> dict[str, Any]:
         "champion_version": record.champion_version,
         "alerts": record.alerts,
         "alert_rate": record.alert_rate,
+        "compared": [asdict(other) | {"drifted": list(other.drifted)} for other in record.compared],
         "score_quantiles": record.scores.quantiles if record.scores else None,
         "drift": None if record.drift is None else _drift(record.drift),
         "decision": None

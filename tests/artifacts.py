@@ -34,8 +34,11 @@ SCHEMA = FeatureSchema(
 )
 
 
-def normal_rows(rows: int, seed: int = 0) -> pd.DataFrame:
-    """Draw correlated rows with whole numbers, missing values and a categorical column among them."""
+def normal_rows(rows: int, seed: int = 0, *, shift: float = 0.0) -> pd.DataFrame:
+    """Draw correlated rows with whole numbers, missing values and a categorical column among them.
+
+    `shift` moves the level off its relation to the load: what was learned with another one scores high.
+    """
     generator = np.random.default_rng(seed)
     load = generator.normal(size=rows)
     flow = 10 + 3 * load + generator.normal(scale=0.2, size=rows)
@@ -45,7 +48,7 @@ def normal_rows(rows: int, seed: int = 0) -> pd.DataFrame:
             "at": pd.date_range("2026-01-05", periods=rows, freq="min", tz="UTC"),
             "pressure": np.round(200 + 50 * load).astype(np.int64),
             "flow": flow,
-            "level": 5 - load + generator.normal(scale=0.1, size=rows),
+            "level": 5 + shift - load + generator.normal(scale=0.1, size=rows),
             "pump": generator.choice(["north", "south"], size=rows),
         }
     )
@@ -68,10 +71,14 @@ def training_request(
     )
 
 
-def build_artifact(folder: Path, request: TrainingRequest, *, rows: int = 400) -> TrainingResult:
+def build_artifact(
+    folder: Path, request: TrainingRequest, *, rows: int = 400, shift: float = 0.0
+) -> TrainingResult:
     """Fit, calibrate and seal an artifact in the new folder `folder`."""
     folder.mkdir(parents=True)
-    train, calibration, check = (normal_rows(rows, seed=3 * request.seed + part) for part in range(3))
+    train, calibration, check = (
+        normal_rows(rows, seed=3 * request.seed + part, shift=shift) for part in range(3)
+    )
     preprocessing = fit_preprocessing(SCHEMA, train, lambda array: array)
     features = preprocessing.transform(train)
     *_, directions = np.linalg.svd(features, full_matrices=False)
