@@ -9,20 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training import gates
-from training.gates import (
-    GATES,
-    Evidence,
-    GateLimits,
-    alert_rate,
-    better_than_baseline,
-    clean_load,
-    finite,
-    injected_anomalies,
-    run_gates,
-)
+from training.gate_baseline import better_than_baseline
+from training.gate_evidence import Evidence, GateLimits
+from training.gate_scores import alert_rate, finite, injected_anomalies
+from training.gate_serving import clean_load, cost
+from training.gate_slices import slices
+from training.gates import GATES, gates_of, run_gates
 from training.types import GateResult, Verdict
 
-LIMITS = GateLimits(bootstrap_repetitions=100)
+LIMITS = GateLimits(bootstrap_repetitions=100, slices=("plant",))
 THRESHOLD = 2.0  # of standard normal scores: 2.3 % lie above
 
 
@@ -36,6 +31,8 @@ def _evidence(**changes: Any) -> Evidence:  # noqa: ANN401 - fields of many type
         "threshold": THRESHOLD,
         "clean_load_difference": 1e-7,
         "clean_load_error": None,
+        "microseconds_per_row": 20.0,
+        "artifact_bytes": 1_000_000,
         "judge_scores": judge,
         "judge_labels": None,
         "injected_scores": injected,
@@ -45,7 +42,15 @@ def _evidence(**changes: Any) -> Evidence:  # noqa: ANN401 - fields of many type
         "champion_judge_scores": 10 * (judge + generator.normal(0, 0.3, size=1000)),
         "champion_injected_scores": 10 * (injected + generator.normal(0, 0.3, size=80)),
     }
-    return Evidence(**(evidence | changes))
+    merged = evidence | changes
+    rows = {side: {"plant": _plants(np.size(merged[f"{side}_scores"]))} for side in ("judge", "injected")}
+    sliced = {f"{side}_slices": column for side, column in rows.items()}
+    return Evidence(**(sliced | merged))
+
+
+def _plants(rows: int) -> np.ndarray:
+    """Two plants in turn."""
+    return np.array(["north", "south"] * rows, dtype=object)[:rows]
 
 
 NO_CHAMPION: dict[str, Any] = {
@@ -73,13 +78,16 @@ def test_all_failures_are_reported_together() -> None:
         judge_scores=np.full(1000, 3.0),
         injected_scores=np.full(80, 3.0),
         threshold=3.5,
+        microseconds_per_row=1e6,
     )
     assert _verdicts(run_gates(broken, LIMITS)) == {
         "clean_load": Verdict.FAIL,
+        "cost": Verdict.FAIL,
         "finite": Verdict.FAIL,
         "alert_rate": Verdict.FAIL,
         "injected_anomalies": Verdict.FAIL,
         "better_than_baseline": Verdict.FAIL,
+        "slices": Verdict.FAIL,
     }
 
 
@@ -90,18 +98,20 @@ def test_a_gate_that_raises_is_not_checked_and_hides_no_other(monkeypatch: pytes
     monkeypatch.setitem(gates.GATES, "finite", broken)
     results = run_gates(_evidence(), LIMITS)
     assert _verdicts(results) == dict.fromkeys(GATES, Verdict.PASS) | {"finite": Verdict.NOT_CHECKED}
-    assert results[1].reason == "the gate could not be run: RuntimeError: 2.0 0.05"
+    assert results[2].reason == "the gate could not be run: RuntimeError: 2.0 0.05"
 
 
 # Which gates read a field: none of them passes while it is not finite.
 READERS = {
-    "threshold": {"finite", "alert_rate", "injected_anomalies", "better_than_baseline"},
+    "threshold": {"finite", "alert_rate", "injected_anomalies", "better_than_baseline", "slices"},
     "clean_load_difference": {"clean_load"},
-    "judge_scores": {"finite", "alert_rate", "better_than_baseline"},
-    "injected_scores": {"finite", "injected_anomalies", "better_than_baseline"},
-    "champion_threshold": {"better_than_baseline"},
-    "champion_judge_scores": {"better_than_baseline"},
-    "champion_injected_scores": {"better_than_baseline"},
+    "microseconds_per_row": {"cost"},
+    "artifact_bytes": {"cost"},
+    "judge_scores": {"finite", "alert_rate", "better_than_baseline", "slices"},
+    "injected_scores": {"finite", "injected_anomalies", "better_than_baseline", "slices"},
+    "champion_threshold": {"better_than_baseline", "slices"},
+    "champion_judge_scores": {"better_than_baseline", "slices"},
+    "champion_injected_scores": {"better_than_baseline", "slices"},
 }
 
 
@@ -140,6 +150,8 @@ def test_every_figure_of_the_evidence_is_in_the_property_above() -> None:
         "judge_labels",
         "clean_load_error",
         "champion_version",
+        "judge_slices",  # values as text, or none
+        "injected_slices",
     }
 
 
@@ -158,6 +170,9 @@ def test_the_order_of_the_rows_changes_nothing(seed: int, case: str) -> None:
         for field in fields(Evidence)
         if isinstance(values := getattr(evidence, field.name), np.ndarray)
     }
+    for side, rows in (("judge", evidence.judge_scores), ("injected", evidence.injected_scores)):
+        column = getattr(evidence, f"{side}_slices")["plant"]
+        permuted[f"{side}_slices"] = {"plant": column[orders[rows.size]]}
     assert run_gates(replace(evidence, **permuted), LIMITS) == run_gates(evidence, LIMITS)
 
 
@@ -176,6 +191,28 @@ def test_the_order_of_the_rows_changes_nothing(seed: int, case: str) -> None:
 def test_clean_load(difference: float | None, error: str | None, verdict: Verdict) -> None:
     result = clean_load(_evidence(clean_load_difference=difference, clean_load_error=error), LIMITS)
     assert result.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "size", "verdict", "observed"),
+    [
+        (20.0, 1_000_000, Verdict.PASS, 20.0),  # 2 % of its limit, the size 0.2 %
+        (1000.0, 499_000_000, Verdict.PASS, 1000.0),
+        (1000.1, 1, Verdict.FAIL, 1000.1),
+        (1.0, 500_000_001, Verdict.FAIL, 500.000001),
+        (None, 1, Verdict.NOT_CHECKED, None),
+        (1.0, None, Verdict.NOT_CHECKED, None),
+        (1.0, 500_000_000, Verdict.PASS, 500.0),
+        (np.nan, 1, Verdict.FAIL, None),
+        (1.0, 0, Verdict.FAIL, 1.0),  # nothing is that small
+    ],
+)
+def test_cost(
+    microseconds: float | None, size: float | None, verdict: Verdict, observed: float | None
+) -> None:
+    result = cost(_evidence(microseconds_per_row=microseconds, artifact_bytes=size), LIMITS)
+    assert result.verdict == verdict, result.reason
+    assert result.observed == observed
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 1e6, -3.0])
@@ -199,7 +236,7 @@ def test_no_scores_at_all_pass_nothing() -> None:
         judge_scores=nothing, injected_scores=nothing, injected_kinds=nothing.astype(str), **NO_CHAMPION
     )
     verdicts = _verdicts(run_gates(evidence, LIMITS))
-    assert verdicts.pop("clean_load") == Verdict.PASS
+    assert verdicts.pop("clean_load") == verdicts.pop("cost") == Verdict.PASS
     assert set(verdicts.values()) <= {Verdict.UNDECIDED, Verdict.NOT_CHECKED}
 
 
@@ -336,6 +373,8 @@ def test_a_first_model_of_chance_does_not_pass(seed: int) -> None:
         {"champion_injected_scores": np.zeros(5)},
         {"champion_threshold": None},
         {"champion_version": None},
+        {"judge_slices": {"plant": np.array(["north"])}},
+        {"judge_slices": {}},
     ],
 )
 def test_evidence_that_does_not_fit_together_is_an_error(changes: dict[str, Any]) -> None:
@@ -356,9 +395,13 @@ def test_evidence_that_does_not_fit_together_is_an_error(changes: dict[str, Any]
         ("min_injected_rows", 0),
         ("min_labelled_anomalies", 0),
         ("bootstrap_repetitions", 99),
+        ("max_artifact_megabytes", 0),
+        ("max_microseconds_per_row", -1),
+        ("max_microseconds_per_row", np.nan),
+        ("slices", ("plant", "plant")),
         *((name, np.nan) for name in ("alert_rate_factor", "injected_recall", "margin", "score_tolerance")),
     ],
 )
-def test_limits_out_of_range_are_an_error(field: str, value: float) -> None:
+def test_limits_out_of_range_are_an_error(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"allowed is .*{field}"):
         GateLimits(**{field: value})  # type: ignore[arg-type]  # wrong on purpose
