@@ -5,6 +5,7 @@ import pandas as pd
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
+from flows.gate_report import Judged, report_judged
 from flows.installation import Champion, Installation, open_installation
 from flows.retrain import JUDGE_ROWS, prepare_rows
 from flows.retries import when_retryable
@@ -91,7 +92,9 @@ def judge(settings: Settings, source: str, training: TrainingRecord) -> Promotio
             outcome=PromotionOutcome.UNDECIDED,
             reason=f"could not be judged: {error}",
         )
-    return decide(installation, history, version, run_gates(evidence, settings.gates))
+    record = decide(installation, history, version, run_gates(evidence, settings.gates))
+    judged = Judged(record=record, training=training, request=candidate.request, evidence=evidence)
+    return report_judged(installation, source, judged)
 
 
 def held_out_rows(

@@ -14,7 +14,7 @@ from training.gate_evidence import Evidence, GateLimits
 from training.gate_scores import alert_rate, finite, injected_anomalies
 from training.gate_serving import clean_load, cost
 from training.gate_slices import slices
-from training.gates import GATES, gates_of, run_gates
+from training.gates import GATES, run_gates
 from training.types import GateResult, Verdict
 
 LIMITS = GateLimits(bootstrap_repetitions=100, slices=("plant",))
@@ -213,6 +213,114 @@ def test_cost(
     result = cost(_evidence(microseconds_per_row=microseconds, artifact_bytes=size), LIMITS)
     assert result.verdict == verdict, result.reason
     assert result.observed == observed
+
+
+SOUTH = _plants(1000) == "south"
+SOUTH_INJECTED = _plants(80) == "south"
+
+
+def _south(judge: float = 0.0, injected: float = 0.0, **changes: Any) -> Evidence:  # noqa: ANN401 - as above
+    """Move the candidate's scores of one of the two plants."""
+    sound = _evidence(**changes)
+    return replace(
+        sound,
+        judge_scores=sound.judge_scores + judge * SOUTH,
+        injected_scores=sound.injected_scores + injected * SOUTH_INJECTED,
+    )
+
+
+@pytest.mark.parametrize("champion", [{}, NO_CHAMPION], ids=["champion", "first model"])
+def test_a_plant_that_got_worse_fails_by_name_though_all_rows_together_pass(champion: dict[str, Any]) -> None:
+    noisy = _south(judge=1.0, **champion)
+    found = slices(noisy, LIMITS)
+    assert (found.verdict, found.observed, found.bound) == (Verdict.FAIL, 1, 0)
+    assert found.reason.startswith("worse: plant 'south' alerts on 1")
+    assert "of 500 rows (" in found.reason
+    assert "north" not in found.reason
+    assert alert_rate(noisy, replace(LIMITS, alert_rate_factor=5)).verdict == Verdict.PASS
+
+
+def test_a_plant_whose_anomalies_are_missed_fails_and_one_that_is_not_sure_waits() -> None:
+    blind = slices(_south(injected=-4.0), LIMITS)
+    assert blind.verdict == Verdict.FAIL
+    assert "'south'" in blind.reason
+    assert "on 40 anomalies, -0.050 allowed" in blind.reason
+    unsure = [slices(_south(injected=-moved), LIMITS) for moved in np.arange(0, 2, 0.1)]
+    assert list(dict.fromkeys(result.verdict for result in unsure)) == [
+        Verdict.PASS,
+        Verdict.UNDECIDED,
+        Verdict.FAIL,
+    ]
+
+
+def test_all_failing_values_are_named_and_hostile_ones_are_cut() -> None:
+    names = np.array(["<b>" + "x" * 300, "'; --", None, "fine"] * 250, dtype=object)
+    bad = names != "fine"
+    evidence = replace(
+        _evidence(judge_slices={"plant": names}, injected_slices={"plant": names[:80]}),
+        judge_scores=_evidence().judge_scores + 2 * bad,
+    )
+    found = slices(evidence, LIMITS)
+    assert (found.verdict, found.observed) == (Verdict.FAIL, 3)
+    assert "'<b>xxx" in found.reason
+    assert "plant no value alerts" in found.reason
+    assert "fine" not in found.reason
+    assert len(found.reason) < 1_000
+
+
+def test_values_with_too_few_rows_are_told_and_no_failure() -> None:
+    names = np.array([f"pump {place}" if place < 50 else "rest" for place in range(1000)], dtype=object)
+    evidence = _evidence(judge_slices={"plant": names}, injected_slices={"plant": names[-80:]})
+    result = slices(evidence, LIMITS)
+    assert (result.verdict, result.observed) == (Verdict.PASS, 0)
+    assert "1 values checked, with too few rows: plant 'pump 0' (1), " in result.reason
+    assert "45 more" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("column", "verdict"),
+    [(None, Verdict.NOT_CHECKED), ("row {}", Verdict.UNDECIDED), ("north", Verdict.PASS)],
+)
+def test_a_column_that_is_absent_or_an_identifier_never_passes(column: str | None, verdict: Verdict) -> None:
+    limits = replace(LIMITS, slices=("plant", "<line>"))
+    evidence = _evidence()
+    if column is not None:
+        sides = {
+            f"{side}_slices": {
+                **getattr(evidence, f"{side}_slices"),
+                "<line>": np.array([column.format(place) for place in range(rows)], dtype=object),
+            }
+            for side, rows in (("judge", 1000), ("injected", 80))
+        }
+        evidence = replace(evidence, **sides)  # type: ignore[arg-type]  # both are slices
+    result = slices(evidence, limits)
+    assert result.verdict == verdict
+    assert ("'<line>'" in result.reason) == (verdict != Verdict.PASS)
+    noisy = slices(replace(evidence, judge_scores=evidence.judge_scores + 2 * SOUTH), limits)
+    assert noisy.verdict == Verdict.FAIL, "what is absent excuses nothing"
+
+
+def test_a_quiet_plant_is_blind_only_where_no_anomaly_tells() -> None:
+    rows = {"judge_scores": _alerting(200, 10_000), "judge_slices": {"plant": np.full(10_000, "one")}}
+    rows["judge_scores"][:] = 0
+    others = {"injected_slices": {"plant": np.full(80, "other")}, **NO_CHAMPION}
+    assert slices(_evidence(**rows, **others), LIMITS).verdict == Verdict.FAIL
+    others["injected_slices"] = {"plant": np.full(80, "one")}
+    assert slices(_evidence(**rows, **others), LIMITS).verdict == Verdict.PASS
+
+
+def test_a_noisy_plant_is_no_worse_than_under_a_sound_champion_but_drift_excuses_nothing() -> None:
+    moved = _evidence().judge_scores + 1.0 * SOUTH
+    lenient = replace(LIMITS, alert_rate_factor=5.0)
+    noisy: dict[str, Any] = {"judge_scores": moved, "champion_judge_scores": 10 * moved}
+    assert slices(_evidence(**noisy), lenient).verdict == Verdict.PASS
+    assert slices(_evidence(**noisy, champion_threshold=-100.0), lenient).verdict == Verdict.FAIL
+
+
+def test_slices_do_not_apply_where_no_column_is_configured() -> None:
+    results = run_gates(_evidence(), replace(LIMITS, slices=()))
+    assert "slices" not in _verdicts(results)
+    assert slices(_evidence(), replace(LIMITS, slices=())).verdict == Verdict.NOT_CHECKED
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 1e6, -3.0])

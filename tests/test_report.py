@@ -17,7 +17,8 @@ from flows.alerting import site_of
 from flows.events import flush
 from flows.installation import Installation
 from flows.monitor import monitor
-from flows.report import ScoredRows, artifact_key, report_window
+from flows.pages import artifact_key
+from flows.report import ScoredRows, report_window
 from histories import judged, settled, trained
 from infra.prefect_server import API_URL, prefect_environment
 from infra.settings import Settings, load_settings
@@ -157,7 +158,7 @@ def test_whatever_fails_the_window_counts_and_the_page_says_what_is_missing(plac
 
 @pytest.mark.parametrize(("model", "key"), [("Pump_A.2", "window-pump-a-2"), ("--", "window-")])
 def test_keys_are_what_prefect_allows(model: str, key: str) -> None:
-    assert artifact_key(model) == key.rstrip("-")
+    assert artifact_key("window", model) == key.rstrip("-")
 
 
 def test_a_page_survives_text_that_is_no_unicode(tmp_path: Path) -> None:
