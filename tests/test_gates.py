@@ -301,9 +301,11 @@ def test_a_column_that_is_absent_or_an_identifier_never_passes(column: str | Non
 
 
 def test_a_quiet_plant_is_blind_only_where_no_anomaly_tells() -> None:
-    rows = {"judge_scores": _alerting(200, 10_000), "judge_slices": {"plant": np.full(10_000, "one")}}
-    rows["judge_scores"][:] = 0
-    others = {"injected_slices": {"plant": np.full(80, "other")}, **NO_CHAMPION}
+    rows: dict[str, Any] = {
+        "judge_scores": np.zeros(10_000),
+        "judge_slices": {"plant": np.full(10_000, "one")},
+    }
+    others: dict[str, Any] = {"injected_slices": {"plant": np.full(80, "other")}, **NO_CHAMPION}
     assert slices(_evidence(**rows, **others), LIMITS).verdict == Verdict.FAIL
     others["injected_slices"] = {"plant": np.full(80, "one")}
     assert slices(_evidence(**rows, **others), LIMITS).verdict == Verdict.PASS
