@@ -204,6 +204,11 @@ def headline(incident: Incident) -> str:
     return f"{what}: {incident.reason}"
 
 
+def promote_command(site: Site, version: str, *, refused: bool) -> str:
+    """Return what a person runs to promote a candidate that its gates did not."""
+    return site.command("promote", version, *(["--force"] if refused else []), "--reason", "TEXT")
+
+
 def next_command(history: History, incident: Incident, site: Site) -> str:
     """Return what a person runs next about an incident."""
     match incident.kind:
@@ -215,8 +220,7 @@ def next_command(history: History, incident: Incident, site: Site) -> str:
                 and record.outcome is PromotionOutcome.REFUSED
                 for place in incident.entries
             )
-            force = ["--force"] if refused else []
-            return site.command("promote", incident.subject, *force, "--reason", "TEXT")
+            return promote_command(site, incident.subject, refused=refused)
         case "champion":
             return site.command("history")
         case "channel":

@@ -111,7 +111,8 @@ def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
 
 def as_text(values: pd.Series) -> pd.Series:
     """Return values of any kind as objects of str, and None where there is none."""
-    return values.astype(object).where(values.notna(), None).map(str, na_action="ignore")
+    texts = values.astype(object).map(str, na_action="ignore").astype(object)
+    return texts.where(texts.notna(), None)
 
 
 def utc_times(values: pd.Series) -> pd.Series:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitoring.alerts import Site
+from monitoring.alerts import Site, promote_command
 from monitoring.gate_pictures import Curve, ModelPicture
 from monitoring.records import PromotionRecord, TrainingRecord
 from monitoring.rendering import clipped, counted, number, template
@@ -101,8 +101,7 @@ def next_command(record: PromotionRecord, site: Site) -> str:
     """Return what a person runs next about a judged candidate."""
     if record.outcome is PromotionOutcome.PROMOTED:
         return site.command("status")
-    force = ["--force"] if record.outcome is PromotionOutcome.REFUSED else []
-    return site.command("promote", record.version, *force, "--reason", "TEXT")
+    return promote_command(site, record.version, refused=record.outcome is PromotionOutcome.REFUSED)
 
 
 def worst_first(gates: tuple[GateResult, ...]) -> list[GateResult]:
