@@ -268,12 +268,28 @@ def test_all_failing_values_are_named_and_hostile_ones_are_cut() -> None:
     assert len(found.reason) < 1_000
 
 
+@settings(deadline=None, max_examples=20)
+@given(st.integers(100, 400), st.text(max_size=100), st.integers(0, 1000))
+def test_a_group_that_alerts_on_every_row_is_named_wherever_it_stands(
+    rows: int, name: str, seed: int
+) -> None:
+    place = np.random.default_rng(seed).permutation(1000)[:rows]
+    plants, scores = np.full(1000, f"not {name}", dtype=object), _evidence().judge_scores.copy()
+    plants[place], scores[place] = name, THRESHOLD + 1
+    evidence = _evidence(
+        judge_scores=scores, judge_slices={"plant": plants}, injected_slices={"plant": plants[:80]}
+    )
+    found = slices(evidence, replace(LIMITS, alert_rate_factor=10))
+    assert found.verdict == Verdict.FAIL
+    assert f"worse: plant {name[:79]!r}"[:60] in found.reason
+
+
 def test_values_with_too_few_rows_are_told_and_no_failure() -> None:
     names = np.array([f"pump {place}" if place < 50 else "rest" for place in range(1000)], dtype=object)
     evidence = _evidence(judge_slices={"plant": names}, injected_slices={"plant": names[-80:]})
     result = slices(evidence, LIMITS)
     assert (result.verdict, result.observed) == (Verdict.PASS, 0)
-    assert "1 values checked, with too few rows: plant 'pump 0' (1), " in result.reason
+    assert result.reason.startswith("worse in none of 1 checked; too few rows: plant 'pump 0' (1), ")
     assert "45 more" in result.reason
 
 
@@ -298,6 +314,19 @@ def test_a_column_that_is_absent_or_an_identifier_never_passes(column: str | Non
     assert ("'<line>'" in result.reason) == (verdict != Verdict.PASS)
     noisy = slices(replace(evidence, judge_scores=evidence.judge_scores + 2 * SOUTH), limits)
     assert noisy.verdict == Verdict.FAIL, "what is absent excuses nothing"
+
+
+def test_as_good_as_the_champion_is_not_worse_but_as_good_as_chance_is_no_first_model() -> None:
+    same = _evidence()
+    same = replace(
+        same,
+        champion_threshold=same.threshold,
+        champion_judge_scores=same.judge_scores,
+        champion_injected_scores=same.injected_scores,
+    )
+    assert slices(same, replace(LIMITS, margin=0.0)).verdict == Verdict.PASS
+    level = {"judge_scores": np.zeros(1000), "injected_scores": np.zeros(80)}
+    assert slices(_evidence(**level, **NO_CHAMPION), LIMITS).verdict == Verdict.FAIL
 
 
 def test_a_quiet_plant_is_blind_only_where_no_anomaly_tells() -> None:

@@ -34,9 +34,11 @@ def slices(evidence: Evidence, limits: GateLimits) -> GateResult:
         "not sure": "; ".join(finding.told(bound) for finding in unsure),
         "no such column among the judge rows": ", ".join(absent),
         f"no value with {limits.min_judge_rows} rows": ", ".join(unseen),
-        f"{len(checked)} values checked, with too few rows": _small(findings),
+        "too few rows": _small(findings),
     }
-    reason = "; ".join(f"{name}: {told}" for name, told in lines.items() if told)
+    told = [f"{name}: {what}" for name, what in lines.items() if what]
+    if checked and not failed and not unsure:
+        told.insert(0, f"worse in none of {len(checked)} checked")
     verdict = Verdict.PASS
     if failed:
         verdict = Verdict.FAIL
@@ -44,8 +46,8 @@ def slices(evidence: Evidence, limits: GateLimits) -> GateResult:
         verdict = Verdict.NOT_CHECKED
     elif unsure or unseen:
         verdict = Verdict.UNDECIDED
-    everywhere = f"none of {len(checked)} values is worse"
-    return result("slices", verdict, reason or everywhere, len(failed) if checked else None, 0)
+    reason = "; ".join(told) or "no column is configured"
+    return result("slices", verdict, reason, len(failed) if checked else None, 0)
 
 
 def _small(findings: tuple[SliceFinding, ...]) -> str:

@@ -111,7 +111,7 @@ def _finding(
     champion_rate = _champion_rate(evidence, normal)
     lowest, highest = _allowed(evidence, limits, rows, champion_rate)
     quiet = recall is None and overall < lowest
-    verdict = _recall_verdict(recall, recall_bound(evidence, limits))
+    verdict = _recall_verdict(evidence, limits, recall)
     return SliceFinding(
         column=place[0],
         value=place[1],
@@ -157,9 +157,15 @@ def _recall(evidence: Evidence, limits: GateLimits, rows: RankedRows) -> Differe
     return compared(lambda ranking: ranking.recall_at_budget(budget), rows, limits)
 
 
-def _recall_verdict(recall: Difference | None, bound: float) -> Verdict:
-    """Fail only where the whole interval lies beyond the bound: with few anomalies, chance moves recall."""
-    if recall is None or recall.value > bound:
+def _recall_verdict(evidence: Evidence, limits: GateLimits, recall: Difference | None) -> Verdict:
+    """Fail only where the whole interval lies beyond the bound: with few anomalies, chance moves recall.
+
+    As good as the champion passes, as good as chance does not.
+    """
+    if recall is None:
+        return Verdict.PASS
+    bound = recall_bound(evidence, limits)
+    if recall.value > bound or (recall.value == bound and evidence.champion_version is not None):
         return Verdict.PASS
     return Verdict.UNDECIDED if recall.upper > bound else Verdict.FAIL
 
