@@ -51,9 +51,10 @@ class Progress:
         self.failed_trainings += isinstance(record, TrainingRecord) and record.outcome == "failed"
         if line := describe(record):
             self.console.print(line)
-        if isinstance(record, WindowRecord) and record.has_page:
-            page = site_of(self.settings).page(record.window.id)
-            self.console.print(f"{record.window.id}  page: {page if '://' in page else _shown(Path(page))}")
+        if paged := page_of(record):
+            subject, name = paged
+            page = site_of(self.settings).page(name)
+            self.console.print(f"{subject}  page: {page if '://' in page else _shown(Path(page))}")
 
     def close(self, standing: Standing) -> None:
         """Say where the loop stands and how to look at it."""
@@ -68,6 +69,17 @@ class Progress:
         self.console.print(f"champion: {f'version {champion}' if champion else 'none yet'}")
         for command in viewing_commands(self.settings):
             self.console.print(command)
+
+
+def page_of(record: Record) -> tuple[str, str] | None:
+    """Return what a record is about and the name of the page that people are to look at, if there is one."""
+    match record:
+        case WindowRecord(has_page=True):
+            return record.window.id, record.window.id
+        case PromotionRecord(page=str(page)) if record.outcome is not PromotionOutcome.PROMOTED:
+            return f"version {record.version}", page
+        case _:
+            return None
 
 
 def describe(record: Record) -> str:

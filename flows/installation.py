@@ -15,7 +15,7 @@ from infra.registry import Registry
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
-from monitoring.frames import clean_frame, utc_times
+from monitoring.frames import as_text, clean_frame, column_count, utc_times
 from monitoring.history import History
 from monitoring.profile import WindowProfile, profile_frame
 from monitoring.reference import ChampionReference
@@ -135,9 +135,19 @@ def known_schema(champion: Champion | None, history: History, settings: Settings
     return with_columns(schema, **columns) if schema else None
 
 
-def read_clean(source: Source, window: Window, schema: FeatureSchema) -> pd.DataFrame:
-    """Read a window's known columns: numbers as float64, categories as strings or None, times in UTC."""
-    rows = clean_frame(source.read(window, text_columns(schema, schema.time_column)), schema)
+def read_clean(
+    source: Source, window: Window, schema: FeatureSchema, *, beside: tuple[str, ...] = ()
+) -> pd.DataFrame:
+    """Read a window's known columns: numbers as float64, categories as strings or None, times in UTC.
+
+    Of the columns `beside` the known ones, those that are there follow as strings or None.
+    """
+    others = set(beside) - {*schema.names(), schema.time_column, schema.label_column}
+    read = source.read(window, text_columns(schema, schema.time_column) | others)
+    rows = clean_frame(read, schema)
+    for name in others:
+        if column_count(read, name) == 1:
+            rows[name] = as_text(read[name])
     if schema.time_column in rows:
         rows[schema.time_column] = utc_times(rows[schema.time_column])
     return rows

@@ -5,17 +5,19 @@ import pandas as pd
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
+from flows.gate_report import Judged, report_judged
 from flows.installation import Champion, Installation, open_installation
 from flows.retrain import JUDGE_ROWS, prepare_rows
 from flows.retries import when_retryable
 from infra.clean_load import CleanLoad, clean_load
 from infra.settings import Settings
-from monitoring.frames import usable_labels
+from monitoring.frames import as_text, usable_labels
 from monitoring.history import History
 from monitoring.promotion_policy import under_policy
 from monitoring.records import PromotionRecord, TrainingRecord
 from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError, RetryableError
-from training.gates import Evidence, run_gates
+from training.gate_evidence import Evidence
+from training.gates import gates_of, run_gates
 from training.inject import INJECTIONS, inject_anomalies
 from training.promotion import decide_promotion
 from training.types import GateResult, PromotionOutcome
@@ -31,7 +33,11 @@ def load_cleanly(installation: Installation, version: str) -> CleanLoad:
 
 @task(cache_policy=NO_CACHE)
 def gather_evidence(
-    candidate: Champion, champion: Champion | None, judge_rows: pd.DataFrame, loaded: CleanLoad, seed: int
+    candidate: Champion,
+    champion: Champion | None,
+    judge_rows: pd.DataFrame,
+    loaded: CleanLoad,
+    settings: Settings,
 ) -> Evidence:
     """Score the held-out rows, and anomalies made from them, with both models on the same rows."""
     schema = candidate.schema
@@ -39,7 +45,9 @@ def gather_evidence(
     if labels is not None and np.isnan(labels).any():  # judged by labels only where every row has one
         labels = None
     normal = judge_rows if labels is None or (labels == 1).all() else judge_rows[labels == 0]
+    seed = settings.training.seed
     injected, kinds = inject_anomalies(normal, schema, kinds=list(INJECTIONS), seed=seed, count=INJECTED_ROWS)
+    slices = {name: as_text(judge_rows[name]) for name in settings.gates.slices if name in judge_rows}
 
     def scores(model: Champion | None, rows: pd.DataFrame) -> np.ndarray | None:
         return model.scorer.score(rows) if model else None
@@ -49,6 +57,8 @@ def gather_evidence(
         target_alert_rate=candidate.scorer.threshold.target_alert_rate,
         clean_load_difference=loaded.difference,
         clean_load_error=loaded.error,
+        microseconds_per_row=loaded.microseconds_per_row,
+        artifact_bytes=loaded.artifact_bytes,
         judge_scores=candidate.scorer.score(judge_rows),
         judge_labels=labels,
         injected_scores=candidate.scorer.score(injected),
@@ -57,6 +67,8 @@ def gather_evidence(
         champion_threshold=champion.scorer.threshold.value if champion else None,
         champion_judge_scores=scores(champion, judge_rows),
         champion_injected_scores=scores(champion, injected),
+        judge_slices={name: values.to_numpy() for name, values in slices.items()},
+        injected_slices={name: values.loc[injected.index].to_numpy() for name, values in slices.items()},
     )
 
 
@@ -72,7 +84,7 @@ def judge(settings: Settings, source: str, training: TrainingRecord) -> Promotio
         champion = installation.champion(history.champion) if history.champion else None
         loaded = load_cleanly(installation, version)
         judge_rows = held_out_rows(installation, source, candidate, training)
-        evidence = gather_evidence(candidate, champion, judge_rows, loaded, settings.training.seed)
+        evidence = gather_evidence(candidate, champion, judge_rows, loaded, settings)
     except (ConfigurationError, InvalidArtifactError, InvalidWindowError) as error:
         return PromotionRecord(
             version=version,
@@ -82,7 +94,9 @@ def judge(settings: Settings, source: str, training: TrainingRecord) -> Promotio
             reason=f"could not be judged: {error}",
         )
     verdict = decide(installation, history, version, run_gates(evidence, settings.gates))
-    return under_policy(verdict, history.trigger_of(training), settings.promotion)
+    record = under_policy(verdict, history.trigger_of(training), settings.promotion)
+    judged = Judged(record=record, training=training, request=candidate.request, evidence=evidence)
+    return report_judged(installation, source, judged)
 
 
 def held_out_rows(
@@ -104,7 +118,8 @@ def decide(
         RetryableError: Somebody moved the champion meanwhile; the candidate is judged again.
     """
     champion_now = installation.registry.aliases().champion
-    decision = decide_promotion(gates, history.champion, champion_now)
+    demanded = gates_of(installation.settings.gates)
+    decision = decide_promotion(gates, history.champion, champion_now, demanded=demanded)
     if decision.judge_again:
         raise RetryableError(decision.reason, hint="nothing was promoted; the next run judges it again")
     return PromotionRecord(

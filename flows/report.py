@@ -4,29 +4,23 @@ Nothing here loses a window. What cannot be drawn, rendered or attached is said 
 page that cannot be stored is said in the log of the flow run.
 """
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
 from prefect import get_run_logger
-from prefect.artifacts import create_link_artifact
 
 from flows.alerting import site_of
 from flows.installation import Champion, Installation
+from flows.pages import link_page, noted
 from monitoring.evidently_drift import report_page
 from monitoring.history import History
 from monitoring.page import WindowPage, window_page
 from monitoring.pictures import column_pictures, furthest_columns, missing_rates, score_picture
 from monitoring.records import WindowRecord
 from training.types import DriftVerdict
-
-MARKDOWN = re.compile(r"([\\`*_{}\[\]<>()#+!|~-])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,23 +62,19 @@ def write_page(
     page = window_page(record, history, site, target_rate=target, now=datetime.now(UTC))
     notes: list[str] = []
     if scored is not None and record.drift is not None:
-        with _noted(notes, "The columns could not be drawn"):
+        with noted(notes, "The columns could not be drawn"):
             page = with_columns(page, scored, record.drift, settings.training.seed)
-        with _noted(notes, "The scores could not be drawn"):
+        with noted(notes, "The scores could not be drawn"):
             page = with_scores(page, scored)
-        with _noted(notes, "Evidently's report could not be rendered"):
+        with noted(notes, "Evidently's report could not be rendered"):
             page = with_evidently(page, scored, record.drift, installation)
     page = replace(page, notes=tuple(notes))
     if page.version is not None:
-        with _noted(notes, "This page could not be attached to the champion's MLflow run"):
+        with noted(notes, "This page could not be attached to the champion's MLflow run"):
             installation.registry.log_window_page(page.version, window, _alone(page).to_html())
     installation.write_page(window, replace(page, notes=tuple(notes)).to_html())
-    place = site.page(window)
-    create_link_artifact(
-        link=place if "://" in place else Path(place).absolute().as_uri(),
-        link_text=f"window {window}: {page.outcome}",
-        key=artifact_key(settings.model),
-        description=MARKDOWN.sub(r"\\\1", f"{page.verdict} {page.follows}"),
+    link_page(
+        "window", site, window, text=f"window {window}: {page.outcome}", told=f"{page.verdict} {page.follows}"
     )
 
 
@@ -120,22 +110,9 @@ def with_evidently(
     return replace(page, evidently=f"./{quote(name)}-evidently.html")
 
 
-def artifact_key(model: str) -> str:
-    """Return the key of a model's pages in Prefect, which allows lower-case letters, digits and dashes."""
-    return re.sub("[^a-z0-9]+", "-", f"window-{model}".lower()).strip("-")
-
-
 def _alone(page: WindowPage) -> WindowPage:
     """Return the page for a place where Evidently's does not lie beside it."""
     if page.evidently is None:
         return page
     told = f"Evidently's report is stored as reports/{page.model}/{page.window}-evidently.html."
     return replace(page, evidently=None, notes=(*page.notes, told))
-
-
-@contextmanager
-def _noted(notes: list[str], what: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told on the page and stops nothing
-        notes.append(f"{what}: {error or type(error).__name__}")

@@ -48,13 +48,18 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     """
     folder = installation.training_folder(request.id)
     opened = installation.source(source)
-    frames = [read_clean(opened, window, request.schema) for window in find_windows(opened, request.windows)]
+    slices = installation.settings.gates.slices
+    frames = [
+        read_clean(opened, window, request.schema, beside=slices)
+        for window in find_windows(opened, request.windows)
+    ]
     rows = pd.concat(frames, ignore_index=True)
     known = np.concatenate([known_anomalies(frame, request) for frame in frames])
     guarded = guard(installation, rows, known, request)
     training, calibration, judge = split_rows(len(rows), request.seed)
     features = request.schema.names()
-    arriving = [name for name in rows.columns if name != request.schema.label_column]
+    time = request.schema.time_column
+    arriving = [*features, time] if time in rows else features
     parts = {
         TRAINING_ROWS: rows.loc[training[guarded.training[training]], features],
         CALIBRATION_ROWS: rows.loc[calibration[guarded.calibration[calibration]], features],

@@ -32,7 +32,7 @@ from monitoring.promotion_policy import PromotionPolicy
 from monitoring.retraining import RetrainingPolicy
 from training.detectors import check_options
 from training.errors import ConfigurationError
-from training.gates import GateLimits
+from training.gate_evidence import GateLimits
 from training.guard import MOST_LEFT_OUT
 from training.threshold import CALIBRATORS
 from training.types import DetectorSpec

@@ -58,7 +58,8 @@ class Message:
     Attributes:
         id: The same for the same incident and stage, however often it is sent; receivers drop repetitions.
         text: What happened, with its reason, in a sentence.
-        link: The page of the newest window that it is about; None where nothing happened in it.
+        link: The page of the candidate's gates, else of the newest window that it is about; None where there
+            is no such page.
         command: What to run next.
         channels: Where it goes.
     """
@@ -151,7 +152,8 @@ def compose(
         for entry in history.entries
         if isinstance(entry.record, WindowRecord) and entry.at <= until
     ]
-    about = [*taken[-1:], *incident.windows][-1:]
+    windows = [*taken[-1:], *incident.windows][-1:]
+    pages = _gate_pages(history, incident) or [name for name in windows if _has_page(history, name)]
     return Message(
         id=f"{site.model}/{incident.id}/{stage}/{incident.since:%Y%m%dT%H%M%S.%fZ}",
         model=site.model,
@@ -162,10 +164,17 @@ def compose(
         since=incident.since,
         resolved_at=incident.resolved_at,
         windows=incident.windows,
-        link=next((site.page(window) for window in about if _has_page(history, window)), None),
+        link=site.page(pages[-1]) if pages else None,
         command=next_command(history, incident, site),
         channels=channels,
     )
+
+
+def _gate_pages(history: History, incident: Incident) -> list[str]:
+    if incident.kind != "candidate":
+        return []
+    signs = [history.entries[place - 1].record for place in incident.entries]
+    return [sign.page for sign in signs if isinstance(sign, PromotionRecord) and sign.page]
 
 
 def _has_page(history: History, window: str) -> bool:
@@ -195,6 +204,11 @@ def headline(incident: Incident) -> str:
     return f"{what}: {incident.reason}"
 
 
+def promote_command(site: Site, version: str, *, refused: bool) -> str:
+    """Return what a person runs to promote a candidate that its gates did not."""
+    return site.command("promote", version, *(["--force"] if refused else []), "--reason", "TEXT")
+
+
 def next_command(history: History, incident: Incident, site: Site) -> str:
     """Return what a person runs next about an incident."""
     match incident.kind:
@@ -206,8 +220,7 @@ def next_command(history: History, incident: Incident, site: Site) -> str:
                 and record.outcome is PromotionOutcome.REFUSED
                 for place in incident.entries
             )
-            force = ["--force"] if refused else []
-            return site.command("promote", incident.subject, *force, "--reason", "TEXT")
+            return promote_command(site, incident.subject, refused=refused)
         case "champion":
             return site.command("history")
         case "channel":

@@ -109,6 +109,12 @@ def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
     return pd.DataFrame(clean, index=frame.index, copy=False)
 
 
+def as_text(values: pd.Series) -> pd.Series:
+    """Return values of any kind as objects of str, and None where there is none."""
+    texts = values.astype(object).map(str, na_action="ignore").astype(object)
+    return texts.where(texts.notna(), None)
+
+
 def utc_times(values: pd.Series) -> pd.Series:
     """Return ISO 8601 texts and timestamps as times in UTC, NaT where they are none."""
     if isinstance(values.dtype, pd.CategoricalDtype):

@@ -4,18 +4,14 @@ One HTML file that needs nothing else: no script, font or picture from anywhere,
 security policy holds it to. Names and categories are text of others, and are escaped.
 """
 
-import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from datetime import datetime
 
 from monitoring.alerts import Site
 from monitoring.history import History
 from monitoring.pictures import ColumnPicture, MissingRate, ScorePicture, furthest_columns
 from monitoring.records import WindowRecord
+from monitoring.rendering import clipped, counted, percent, template
 from training.types import DriftStatus, DriftVerdict
 
 STRIP = 20
@@ -80,7 +76,7 @@ class WindowPage:
 
     def to_html(self) -> str:
         """Return the page."""
-        return _template().render(page=self).lstrip()
+        return template("page.html.jinja").render(page=self, test_names=TESTS).lstrip()
 
 
 def window_page(
@@ -118,7 +114,7 @@ def verdict_sentence(record: WindowRecord, target_rate: float | None = None) -> 
     if drift is None:
         first, *others = _reasons(record) or ("no reason is known",)
         found = clipped(first[0].lower() + first[1:], 300)
-        more = f", and {_count(len(others), 'more finding', 'more findings')}" if others else ""
+        more = f", and {counted(len(others), 'more finding', 'more findings')}" if others else ""
         return f"Window {name} was set aside, neither scored nor judged: {found}{more}."
     alerts = _alerts(record, target_rate)
     match drift.status:
@@ -153,7 +149,7 @@ def _moved(drift: DriftVerdict) -> str:
         first, count = columns[0], len(drift.drifted_columns)
         most = "most of all " if count > 1 else ""
         parts.append(
-            f"{count} of {_count(len(drift.columns), 'column', 'columns')} moved, "
+            f"{count} of {counted(len(drift.columns), 'column', 'columns')} moved, "
             f"{most}{clipped(first.column, 60)!r} "
             f"(distance {first.score:.2g}, threshold {first.threshold:.2g})"
         )
@@ -167,7 +163,7 @@ def _alerts(record: WindowRecord, target_rate: float | None) -> str:
     if record.alert_rate is None:
         return ""
     target = f" (target {percent(target_rate)})" if target_rate is not None else ""
-    return f"; {percent(record.alert_rate)} of its {_count(record.rows, 'row', 'rows')} are alerts{target}"
+    return f"; {percent(record.alert_rate)} of its {counted(record.rows, 'row', 'rows')} are alerts{target}"
 
 
 def _reasons(record: WindowRecord) -> tuple[str, ...]:
@@ -199,49 +195,3 @@ def _next_command(record: WindowRecord, history: History, site: Site) -> str:
     if history.challenger:
         return site.command("promote", history.challenger, "--reason", "TEXT")
     return site.command("status")
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(number=number, percent=percent, clipped=clipped, utc=_utc)
-    environment.globals["test_names"] = TESTS
-    return environment.get_template("page.html.jinja")
-
-
-def number(value: float | None) -> str:
-    """Return a number as people read it, to three digits."""
-    if value is None or math.isnan(value):
-        return "none"
-    if value == 0:
-        return "0"
-    if 1_000 <= abs(value) < 1e7:  # noqa: PLR2004
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def percent(rate: float) -> str:
-    """Return a share in percent; one that is not 0 is not shown as 0."""
-    return "<0.1%" if 0 < rate < 0.001 else f"{rate:.1%}"  # noqa: PLR2004
-
-
-def clipped(text: str, length: int) -> str:
-    """Return a text, shortened in its middle if it is longer than `length`."""
-    if len(text) <= length:
-        return text
-    tail = length // 3
-    return f"{text[: length - tail - 1]}…{text[-tail:]}"
-
-
-def _utc(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _count(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"

@@ -134,6 +134,11 @@ class PromotionRecord:
     shadow: bool = False
     kind: Literal["promotion"] = "promotion"
 
+    @property
+    def page(self) -> str | None:
+        """Name of the gate report's page; None where no gate was run."""
+        return f"gates-{self.version}" if self.gates else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRecord:

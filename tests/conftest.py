@@ -1,7 +1,10 @@
 """Fixtures that every test room shares, and what makes a run in CI fail."""
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -21,6 +24,19 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("real data is missing: shared/data is expected beside the checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; its absence fails in CI and skips elsewhere."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.hookimpl(trylast=True)

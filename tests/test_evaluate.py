@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     average_precision_score,
+    precision_recall_curve,
     roc_auc_score,
 )
 
@@ -13,6 +14,7 @@ from training.evaluate import (
     Ranking,
     average_precision,
     paired_bootstrap,
+    precision_recall,
     recall_at_budget,
     roc_auc,
     score_difference,
@@ -36,6 +38,10 @@ def test_average_precision_and_roc_auc_equal_those_of_scikit_learn(
     labels, scores = ranking
     assert average_precision(labels, scores) == pytest.approx(average_precision_score(labels, scores))
     assert roc_auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores))
+    precision, recall, _ = precision_recall_curve(labels, scores)
+    # Theirs runs the other way, and ends in a point of no alerts.
+    assert precision_recall(labels, scores)[0] == pytest.approx(recall[:-1][::-1])
+    assert precision_recall(labels, scores)[1] == pytest.approx(precision[:-1][::-1])
 
 
 @settings(deadline=None, max_examples=30)

@@ -17,7 +17,14 @@ from artifacts import SCHEMA, build_artifact, normal_rows, training_request
 from command import environment
 from flows.console import describe
 from flows.installation import Installation
-from flows.retrain import CALIBRATION_ROWS, JUDGE_ROWS, TRAINING_ROWS, prepare_rows
+from flows.retrain import (
+    CALIBRATION_ROWS,
+    HELD_OUT_ROWS,
+    JUDGE_ROWS,
+    REFERENCE_ROWS,
+    TRAINING_ROWS,
+    prepare_rows,
+)
 from histories import history, trained
 from infra.settings import load_settings
 from monitoring.status import status
@@ -288,6 +295,24 @@ def test_what_the_guard_leaves_out_is_in_neither_part(
     assert kept > 0.75 * len(rows) * 0.8
     assert prepared.guard.startswith("of 400 rows, 13 labelled anomalous are left out")
     assert ("suspects" in prepared.guard) == (champion is not None)
+
+
+def test_columns_to_judge_by_slice_are_kept_as_text_for_judging_alone(tmp_path: Path) -> None:
+    columns = {"ignore_columns": ["plant", "site"], "gates": {"slices": ["plant", "level", "absent"]}}
+    settings = load_settings(None, {"home": tmp_path / "home", **columns})
+    (tmp_path / "source").mkdir()
+    rows = normal_rows(400, seed=5).assign(plant=["080", ""] * 200, site="x")
+    rows.to_csv(tmp_path / "source" / "a.csv", index=False)
+    installation = Installation(settings)
+    request = request_of(installation, tmp_path / "source", None, "a")
+    folder = prepare_rows.fn(installation, str(tmp_path / "source"), request).folder
+    for name in (TRAINING_ROWS, CALIBRATION_ROWS, REFERENCE_ROWS, HELD_OUT_ROWS):
+        assert set(pd.read_parquet(folder / name)) <= {*SCHEMA.names(), "at"}
+    kept = pd.read_parquet(folder / JUDGE_ROWS)
+    assert set(kept["plant"].dropna()) == {"080"}
+    assert 0 < kept["plant"].isna().sum() < len(kept)
+    assert kept["level"].dtype == np.float64
+    assert "site" not in kept
 
 
 REAL = """

@@ -38,7 +38,14 @@ from monitoring.records import (
     SnoozeRecord,
     WindowRecord,
 )
-from training.types import DriftStatus, DriftTest, DriftVerdict, PromotionOutcome
+from training.types import (
+    DriftStatus,
+    DriftTest,
+    DriftVerdict,
+    GateResult,
+    PromotionOutcome,
+    Verdict,
+)
 
 DRIFTED, STABLE, INCONCLUSIVE = DriftStatus.DRIFTED, DriftStatus.STABLE, DriftStatus.INCONCLUSIVE
 REFUSED, UNDECIDED = PromotionOutcome.REFUSED, PromotionOutcome.UNDECIDED
@@ -177,6 +184,15 @@ class TestMessages:
 
     def test_a_message_links_to_no_page_that_was_not_written(self) -> None:
         assert [message.link for message in due(history(scored("a"), trained(None)))] == [None]
+
+    def test_a_message_about_a_candidate_links_to_the_page_of_its_gates(self) -> None:
+        gate = GateResult(gate="cost", verdict=Verdict.FAIL, observed=2.0, bound=1.0, reason="slow")
+        candidate = replace(judged("2", REFUSED), gates=(gate,))
+        for past in (history(candidate), history(scored("a", DRIFTED), candidate, scored("b", DRIFTED))):
+            links = {message.kind: message.link for message in due(past)}
+            assert links["candidate"] == "https://pages.example/reports/pumps/gates-2.html"
+        [message] = due(history(judged("2", UNDECIDED)))
+        assert message.link is None, "it could not be judged, and has no page"
 
     @pytest.mark.parametrize(
         ("records", "command"),

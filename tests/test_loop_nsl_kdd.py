@@ -69,12 +69,24 @@ def test_the_first_three_days_train_the_first_model_and_gates_judge_it(state: di
     assert (promotion["from"], promotion["by"], promotion["outcome"]) == (None, "gates", "promoted")
     assert {gate["gate"] for gate in promotion["gates"]} == {
         "clean_load",
+        "cost",
         "finite",
         "alert_rate",
         "injected_anomalies",
         "better_than_baseline",
     }
     assert all(gate["verdict"] == "pass" for gate in promotion["gates"])
+
+
+def test_each_verdict_has_a_page_in_the_store_and_in_mlflow(home: Path) -> None:
+    reports = home / "reports" / "floodmark"
+    assert sorted(page.name for page in reports.glob("gates-*")) == ["gates-1.html", "gates-2.html"]
+    page = (reports / "gates-2.html").read_text()
+    assert "Version 2 was promoted: all 6 gates passed against champion 1." in page
+    assert "champion-curve" in page
+    assert "labelled anomalies" in page
+    assert "could not be" not in page
+    assert len(list((home / "artifacts").rglob("reports/gates.html"))) == 2
 
 
 def test_the_drift_is_found_on_the_day_it_happened(state: dict[str, Any]) -> None:

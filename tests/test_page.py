@@ -1,8 +1,6 @@
 """The page of a window: what it says, what it draws, and how it looks in a real browser without a network."""
 
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -270,19 +268,6 @@ class TestEvidentlyPage:
         assert report_page(before, after, schema, []) is None
         constant = before.assign(**{HOSTILE: 1e300}), after.assign(**{HOSTILE: 1e300})
         assert report_page(*constant, schema, columns) is not None
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """A headless Chromium; its absence fails in CI and skips elsewhere."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize("width", [375, 1280])

@@ -415,6 +415,9 @@ def test_clean_load_prints_one_line_of_json(opened: Opened, registered: Register
     found = json.loads(line)
     assert found["difference"] <= 1e-9
     assert found["imported"] == []
+    assert 0 < found["microseconds_per_row"] < 1e6
+    artifact_alone = sum(file.stat().st_size for file in Path(registered.result.artifact).rglob("*"))
+    assert found["artifact_bytes"] > artifact_alone
 
 
 def test_a_truncated_artifact_neither_loads_nor_passes_the_clean_load(
@@ -425,7 +428,7 @@ def test_a_truncated_artifact_neither_loads_nor_passes_the_clean_load(
     with pytest.raises(InvalidArtifactError, match=r"truncated or exchanged .*network\.onnx"):
         registry.scorer(version)
     found = clean_load(registry, version, timeout=120)
-    assert found.difference is None
+    assert found.difference is found.microseconds_per_row is found.artifact_bytes is None
     assert found.error is not None
     assert "truncated or exchanged" in found.error
 

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +11,27 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+from prefect.client.schemas.sorting import ArtifactSort
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from artifacts import build_artifact, normal_rows, training_request
 from flows.alerting import site_of
+from flows.console import page_of as page_of_record
 from flows.events import flush
 from flows.installation import Installation
+from flows.judge import judge
 from flows.monitor import monitor
-from flows.report import ScoredRows, artifact_key, report_window
+from flows.pages import artifact_key
+from flows.report import ScoredRows, report_window
+from flows.retrain import JUDGE_ROWS
+from flows.settle import follow
 from histories import judged, settled, trained
 from infra.prefect_server import API_URL, prefect_environment
 from infra.settings import Settings, load_settings
 from monitoring.frames import clean_frame
-from monitoring.records import WindowRecord
+from monitoring.records import PromotionRecord, WindowRecord
 from monitoring.retraining import RetrainingDecision
-from training.types import DriftStatus
+from training.types import DriftStatus, PromotionOutcome
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy:DeprecationWarning"  # MLflow 3.17 asks SQLAlchemy 2.1 for it
@@ -155,9 +162,67 @@ def test_whatever_fails_the_window_counts_and_the_page_says_what_is_missing(plac
     assert report(nowhere) is record
 
 
+def judged_record(place: Path, version: str, **gates: object) -> PromotionRecord:
+    """Judge a version of the linear detector on rows of its own."""
+    settings = load_settings(None, {"home": place, "model": "pumps", "time_column": "at", "gates": gates})
+    installation = Installation(settings)
+    request = training_request(seed=int(version))
+    made = build_artifact(place / f"artifact-{version}", request, rows=1_000)
+    assert installation.registry.register(request, made, reason="test") == version
+    rows = installation.training_folder(request.id) / JUDGE_ROWS
+    rows.parent.mkdir(parents=True)
+    normal_rows(800, seed=50).assign(line=["a", "<b>b</b>"] * 400).to_parquet(rows, index=False)
+    training = replace(trained(version, "first"), request_id=request.id)
+    record = judge(settings, "source", training)
+    for entry in (training, record, settled(version)):
+        installation.ledger.append(installation.ledger.load(), entry)
+    follow(installation, record)
+    return record
+
+
+def gate_artifact() -> str:
+    with get_client(sync_client=True) as client:
+        wanted = ArtifactFilter(key=ArtifactFilterKey(any_=["gates-pumps"]))
+        newest = client.read_artifacts(artifact_filter=wanted, sort=ArtifactSort.CREATED_DESC)[0]
+    return f"{newest.data} {newest.description}"
+
+
+def test_a_judged_candidate_has_a_page_in_the_store_in_mlflow_and_in_prefect(tmp_path: Path) -> None:
+    first = judged_record(tmp_path, "1", slices=["line"], injected_recall=0.01)
+    assert [gate.verdict.value for gate in first.gates] == ["pass"] * 7, first.reason
+    page = (tmp_path / "reports" / "pumps" / "gates-1.html").read_text()
+    assert "Version 1 was promoted: all 7 gates passed against no champion." in page
+    assert "line &#39;&lt;b&gt;b&lt;/b&gt;&#39;" in page
+    assert "champion-curve" not in page.split("</style>")[1]
+    assert "could not be" not in page
+    told = gate_artifact()
+    assert told.startswith("[version 1: promoted](file://")
+    assert "gates-1.html) Version 1 was promoted: all 7 gates" in told
+
+    refused = judged_record(tmp_path, "2", max_microseconds_per_row=1e-6)
+    assert refused.outcome is PromotionOutcome.REFUSED
+    assert "slices" not in {gate.gate for gate in refused.gates}
+    page = (tmp_path / "reports" / "pumps" / "gates-2.html").read_text()
+    assert "Version 2 was refused: 1 of 6 gates failed: cost" in page
+    assert "champion-curve" in page.split("</style>")[1]
+    assert gate_artifact().startswith("[version 2: refused](file://")
+    attached = [found.read_text() for found in (tmp_path / "artifacts").rglob("reports/gates.html")]
+    assert len(attached) == 2
+    assert page in attached
+    assert page_of_record(refused) == ("version 2", "gates-2")
+    assert page_of_record(first) is None, "of what was promoted, the console prints no page"
+
+
+def test_a_verdict_holds_without_its_page(tmp_path: Path) -> None:
+    (tmp_path / "reports").write_text("no folder")
+    record = judged_record(tmp_path, "1")
+    assert record.gates
+    assert [path.name for path in (tmp_path / "artifacts").rglob("gates.html")] == ["gates.html"]
+
+
 @pytest.mark.parametrize(("model", "key"), [("Pump_A.2", "window-pump-a-2"), ("--", "window-")])
 def test_keys_are_what_prefect_allows(model: str, key: str) -> None:
-    assert artifact_key(model) == key.rstrip("-")
+    assert artifact_key("window", model) == key.rstrip("-")
 
 
 def test_a_page_survives_text_that_is_no_unicode(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from monitoring.frames import described, float_values, value_kind
+from monitoring.frames import as_text, described, float_values, value_kind
 from monitoring.schema import infer_schema, with_columns
 from training.errors import ConfigurationError, InvalidWindowError
 from training.types import Column, FeatureSchema
@@ -77,6 +77,19 @@ def test_numbers_of_every_dtype_become_float64_and_impossible_ones_are_refused()
         np.testing.assert_array_equal(float_values(values), [1.0, np.nan])
     with pytest.raises(InvalidWindowError, match="'huge'"):
         float_values(pd.Series([10**400, 1], dtype=object, name="huge"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([1.5, np.nan]),
+        pd.Series([1.5, None], dtype="Float64"),
+        pd.Series(["1.5", None], dtype="string"),
+        pd.Series(["1.5", None], dtype="category"),
+    ],
+)
+def test_values_of_every_dtype_become_text_or_none(values: pd.Series) -> None:
+    assert as_text(values).tolist() == ["1.5", None]
 
 
 def test_the_example_is_the_value_out_of_place() -> None:

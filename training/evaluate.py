@@ -83,6 +83,16 @@ def roc_auc(labels: np.ndarray, scores: np.ndarray) -> float:
     return _ranking(labels, scores).roc_auc()
 
 
+def precision_recall(labels: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return recall and precision at each distinct score, the highest first: two arrays (scores,).
+
+    Arguments and errors as `average_precision`.
+    """
+    ranking = _ranking(labels, scores)
+    found, alerts = np.cumsum(ranking.anomalies), np.cumsum(ranking.anomalies + ranking.normals)
+    return found / found[-1], found / alerts
+
+
 def score_difference(stored: np.ndarray, reproduced: np.ndarray) -> float:
     """Return the greatest |stored - reproduced| / max(1, |stored|) of any row; NaN where one is NaN.
 

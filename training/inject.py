@@ -121,7 +121,8 @@ def inject_anomalies(
 
     Returns:
         The features alone, in the schema's order (numeric ones float64, categorical ones objects with
-        None where missing), under a fresh index; and an array of shape (count,) of the kinds' names.
+        None where missing), each row under the index of the one it was made of; and an array of shape
+        (count,) of the kinds' names.
 
     Raises:
         ValueError: No rows, an unknown kind, no kind that fits, or `count` below one.
@@ -133,25 +134,26 @@ def inject_anomalies(
     generator = np.random.default_rng(seed)
     made = [_make(usable[position % len(usable)], pool, generator) for position in range(count)]
     columns = {
-        name: np.array([row.numeric[place] for _, row in made])
+        name: np.array([row.numeric[place] for _, _, row in made])
         for place, name in enumerate(schema.names("numeric"))
     } | {
-        name: pd.Series([row.categorical[place] for _, row in made], dtype=object)
+        name: pd.Series([row.categorical[place] for _, _, row in made], dtype=object)
         for place, name in enumerate(schema.names("categorical"))
     }
-    return pd.DataFrame(columns)[schema.names()], np.array([kind for kind, _ in made])
+    sources = rows.index[[source for _, source, _ in made]]
+    return pd.DataFrame(columns)[schema.names()].set_index(sources), np.array([kind for kind, _, _ in made])
 
 
-def _make(kind: str, pool: _Pool, generator: np.random.Generator) -> tuple[str, _Row]:
+def _make(kind: str, pool: _Pool, generator: np.random.Generator) -> tuple[str, int, _Row]:
     """Draw rows until the change shows; where it never does, every row being alike, `spike` always will."""
     for name in (kind, "spike"):
         for _ in range(ATTEMPTS):
-            source = generator.integers(len(pool.numeric))
+            source = int(generator.integers(len(pool.numeric)))
             row = _Row(numeric=pool.numeric[source].copy(), categorical=pool.categorical[source].copy())
             INJECTIONS[name](row, pool, generator)
             same_numbers = np.array_equal(row.numeric, pool.numeric[source], equal_nan=True)
             if not (same_numbers and list(row.categorical) == list(pool.categorical[source])):
-                return name, row
+                return name, source, row
     raise ValueError(
         f"neither {kind} nor spike changes any of {len(pool.numeric)} rows of {len(pool.low)} "
         "numeric features: their values differ by less than float64 resolves"

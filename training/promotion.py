@@ -1,9 +1,8 @@
 """Whether a judged candidate becomes the champion."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from training.gates import GATES
 from training.types import GateResult, PromotionOutcome, Verdict
 
 
@@ -17,13 +16,23 @@ class PromotionDecision:
 
 
 def decide_promotion(
-    gates: Sequence[GateResult], champion_at_judging: str | None, champion_now: str | None
+    gates: Sequence[GateResult],
+    champion_at_judging: str | None,
+    champion_now: str | None,
+    *,
+    demanded: Collection[str],
 ) -> PromotionDecision:
-    """Promote only what passed every gate of `GATES` against the champion that is champion still.
+    """Promote only what passed every gate that is demanded, against the champion that is champion still.
 
     In this order: a champion that moved since the judging leaves the candidate undecided with
     `judge_again`; an empty report or a failed gate refuses it; a gate that is missing, undecided or not
-    checked leaves it undecided, waiting for a person as challenger. Gates beyond `GATES` count as well.
+    checked leaves it undecided, waiting for a person as challenger. Gates beyond those count as well.
+
+    Args:
+        gates: The report.
+        champion_at_judging: The version that the gates compared with; None without one.
+        champion_now: The version that is champion when this is asked.
+        demanded: Names of the gates that apply, `training.gates.gates_of`.
     """
     if champion_at_judging != champion_now:
         reason = f"judged against {_version(champion_at_judging)}, but now there is {_version(champion_now)}"
@@ -35,7 +44,7 @@ def decide_promotion(
     reported = {result.gate for result in gates}
     missing = [
         GateResult(gate=name, verdict=Verdict.NOT_CHECKED, observed=None, bound=None, reason="it was not run")
-        for name in GATES
+        for name in demanded
         if name not in reported
     ]
     failed = [result for result in gates if result.verdict == Verdict.FAIL]
