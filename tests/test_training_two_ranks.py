@@ -17,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from infra.pool import POOLS
 from training import artifact
+from training.calibrators import CalibrationScores, ThresholdSpec
 from training.dataset import read_sample, read_shard
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
@@ -189,7 +190,7 @@ def test_the_threshold_is_that_of_one_process_over_all_calibration_rows(
     np.testing.assert_allclose(
         np.load(folder / artifact.CALIBRATION_SCORES), scores, rtol=1e-5
     )  # and in order
-    expected = calibrate("quantile", scores, 0.05)
+    expected = calibrate(ThresholdSpec(target_alert_rate=0.05), CalibrationScores(normal=scores))
     assert result.threshold.value == pytest.approx(expected.value, rel=1e-5)
     assert replace(result.threshold, value=expected.value) == expected
     assert scorer.threshold == result.threshold
@@ -208,6 +209,7 @@ def test_the_artifact_scores_where_neither_tensorflow_nor_horovod_is(result: Tra
         import numpy, pandas
         from pathlib import Path
         from training import artifact
+from training.calibrators import CalibrationScores, ThresholdSpec
         from training.scorer import Scorer
         folder = Path(sys.argv[1])
         scores = Scorer.load(folder).score(pandas.read_parquet(folder / artifact.CHECK_ROWS))
