@@ -80,15 +80,13 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
 
 
 def pace(source: Source, frames: list[pd.DataFrame], request: TrainingRequest) -> float | None:
-    """Return the rows of a day; time between windows counts only where no window of the source lies between."""
+    """Return the rows of a day; where other windows lie between, the time between windows does not count."""
     time_column = request.schema.time_column
     if any(time_column not in frame for frame in frames):
         return None
     listed = {window.id: place for place, window in enumerate(source.windows())}
     numbered = enumerate(zip(request.windows, frames, strict=True))
-    runs = groupby(
-        numbered, key=lambda item: listed[item[1][0].id] - item[0]
-    )  # the same while they follow on
+    runs = groupby(numbered, key=lambda item: listed[item[1][0].id] - item[0])  # while they follow on
     return rows_per_day(pd.concat([frame[time_column] for _, (_, frame) in run]) for _, run in runs)
 
 

@@ -111,8 +111,8 @@ def microseconds(times: pd.Series) -> Microseconds:
 def rows_per_day(runs: Iterable[pd.Series]) -> float | None:
     """Return the pace of rows, given their times in UTC by stretches (rows,) without a pause between windows.
 
-    The rows after a stretch's first instant, over its span: of evenly spaced rows, and of snapshots whose rows
-    share an instant, that is exact. NaT is left out. None where no stretch has a span.
+    The rows after a stretch's first instant, over its span: of evenly spaced rows, and of snapshots whose
+    rows share an instant, that is exact. NaT is left out. None where no stretch has a span.
     """
     stretches = [microseconds(times.dropna()) for times in runs]
     spans = [int(np.ptp(stretch)) if stretch.size else 0 for stretch in stretches]

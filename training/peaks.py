@@ -13,8 +13,8 @@ MIN_EXCESSES = 30
 MOST_TAIL = 0.1
 """More of the scores than this, for want of rows, would be bulk and not tail."""
 
-SHAPES = (-0.5, 2.0)
-"""Below, maximum likelihood is not regular (Smith 1985). Above, a mark that is exceeded a tenth as often lies
+SHAPES = (-1.0, 2.0)
+"""Below, the likelihood has no maximum (Smith 1985). Above, a mark that is exceeded a tenth as often lies
 a hundred times as far beyond the initial level, which so few rows cannot tell."""
 
 DISBELIEF = 0.01

@@ -1,0 +1,140 @@
+"""Each calibrator keeps its promise on real rows: over many random splits, on rows that it has not seen.
+
+The scorer, principal components' reconstruction error, is fitted once on rows of its own, and only which rows
+calibrate and which are fresh is drawn. Ranks of exchangeable scores have an exact distribution whatever the
+scores are, so the bounds are those of calibration and test sampling, at four standard errors over all splits.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+from scipy.stats import betabinom, binom
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import StandardScaler
+
+from training.calibrators import CalibrationScores, ThresholdSpec
+from training.threshold import calibrate
+
+DATA = ("mammography", "shuttle", "campaign", "pendigits", "annthyroid", "nsl-kdd")
+SPLITS = 200
+ERRORS = 4.0
+FEW_TIES = 0.98
+"""The share of distinct scores from which on the exact distribution holds in both directions."""
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scored:
+    """Scores of rows that the scorer was not fitted on."""
+
+    normal: Array
+    anomalous: Array
+
+    @property
+    def ties(self) -> bool:
+        return np.unique(np.round(self.normal, 9)).size < FEW_TIES * self.normal.size
+
+    def splits(self, rows: int, number: int = SPLITS) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """Yield calibration scores, `rows` normal and half of the anomalous ones, and all other scores."""
+        generator = np.random.default_rng(0)
+        for _ in range(number):
+            normal, anomalous = generator.permutation(self.normal), generator.permutation(self.anomalous)
+            half = anomalous.size // 2
+            yield normal[:rows], anomalous[:half], normal[rows:], anomalous[half:]
+
+
+@cache
+def scored_rows(folder: Path, name: str) -> Scored:
+    if name == "nsl-kdd":
+        days = pd.concat(
+            pd.read_parquet(path) for path in sorted((folder / name / "stream").glob("*.parquet"))
+        )
+        labels = days["label"].to_numpy()
+        rows = pd.get_dummies(days.drop(columns=["label", "event_time"])).to_numpy(np.float64)
+    else:
+        stored = np.load(folder / "adbench" / f"{name}.npz")
+        rows, labels = stored["X"].astype(np.float64), stored["y"]
+    normal = np.random.default_rng(0).permutation(np.flatnonzero(labels == 0))
+    trains, others = np.split(normal[:20_000], [min(2_000, normal.size // 4)])
+    scaler = StandardScaler().fit(rows[trains])
+    components = PCA(max(1, rows.shape[1] // 2), random_state=0).fit(scaler.transform(rows[trains]))
+
+    def score(part: Array) -> Array:
+        scaled = scaler.transform(part)
+        rebuilt = components.inverse_transform(components.transform(scaled))
+        errors: Array = np.square(scaled - rebuilt).mean(axis=1)
+        return errors
+
+    return Scored(normal=score(rows[others]), anomalous=score(rows[labels == 1]))
+
+
+@pytest.fixture(params=DATA)
+def scored(request: pytest.FixtureRequest, shared_data: Path) -> Scored:
+    return scored_rows(shared_data, request.param)
+
+
+def alerts_of(scored: Scored, spec: ThresholdSpec, rows: int, rows_per_day: float | None = None) -> Array:
+    """Return the alerts among the fresh normal rows of each split, (splits,)."""
+    return np.array(
+        [
+            (fresh > calibrate(spec, CalibrationScores(normal=own, rows_per_day=rows_per_day)).value).sum()
+            for own, _, fresh, _ in scored.splits(rows)
+        ]
+    )
+
+
+def expected_alerts(scored: Scored, rows: int, above: int) -> tuple[float, float]:
+    """Return mean and standard deviation of a split's alerts above the `above`-th largest calibration score."""
+    usual = betabinom(scored.normal.size - rows, above, rows + 1 - above)
+    return float(usual.mean()), float(usual.std())
+
+
+@pytest.mark.parametrize("target", [0.01, 0.05])
+def test_the_quantile_keeps_the_alert_rate_at_its_target(scored: Scored, target: float) -> None:
+    rows = 999
+    alerts = alerts_of(scored, ThresholdSpec(target_alert_rate=target), rows)
+    mean, deviation = expected_alerts(scored, rows, round(target * (rows + 1)))
+    assert mean == pytest.approx(target * (scored.normal.size - rows))
+    error = ERRORS * deviation / np.sqrt(SPLITS)
+    assert alerts.mean() <= mean + error
+    assert scored.ties or alerts.mean() >= mean - error
+
+
+@pytest.mark.parametrize(("rows", "target"), [(300, 0.03), (1000, 0.01), (1000, 0.05)])
+def test_a_conformal_mark_is_exceeded_too_often_in_at_most_a_tenth_of_splits(
+    scored: Scored, rows: int, target: float
+) -> None:
+    fresh = scored.normal.size - rows
+    spec = ThresholdSpec(method="conformal", target_alert_rate=target)
+    above = int(binom.ppf(0.1, rows, target))
+    # The fresh rows are a sample too: exactly so often are too many of them alerts.
+    usual = betabinom(fresh, above, rows + 1 - above).sf(target * fresh)
+    assert usual < 0.13
+
+    def too_often(spec: ThresholdSpec) -> int:
+        return int((alerts_of(scored, spec, rows) > target * fresh).sum())
+
+    most = float(binom.isf(1e-5, SPLITS, usual))
+    assert too_often(spec) <= most
+    assert scored.ties or too_often(spec) >= binom.ppf(1e-5, SPLITS, usual)
+    assert scored.ties or too_often(ThresholdSpec(target_alert_rate=target)) > most, "else nothing is shown"
+
+
+@pytest.mark.parametrize("alerts_per_day", [5.0, 24.0])
+def test_an_alert_budget_is_kept_on_the_rows_of_fresh_days(scored: Scored, alerts_per_day: float) -> None:
+    rows, rows_per_day = 1000, 480.0
+    spec = ThresholdSpec(method="alert_budget", alerts_per_day=alerts_per_day)
+    days = (scored.normal.size - rows) / rows_per_day
+    alerts = alerts_of(scored, spec, rows, rows_per_day) / days
+    _, deviation = expected_alerts(scored, rows, int(alerts_per_day / rows_per_day * (rows + 1)))
+    error = ERRORS * deviation / days / np.sqrt(SPLITS)
+    assert alerts.mean() <= alerts_per_day + error
+    one_rank = rows_per_day / (rows + 1)  # of the calibration, which the rank is rounded by
+    assert scored.ties or alerts.mean() >= alerts_per_day - one_rank - error
