@@ -19,8 +19,10 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from training.calibrators import CalibrationScores, ThresholdSpec
+from training.conformal import discovery_mark, level_counts
 from training.errors import TrainingFailedError
 from training.threshold import calibrate
+from training.types import Threshold
 
 DATA = ("mammography", "shuttle", "campaign", "pendigits", "annthyroid", "nsl-kdd")
 SPLITS = 200
@@ -92,7 +94,7 @@ def alerts_of(scored: Scored, spec: ThresholdSpec, rows: int, rows_per_day: floa
 
 
 def expected_alerts(scored: Scored, rows: int, above: int) -> tuple[float, float]:
-    """Return mean and standard deviation of a split's alerts above the `above`-th largest calibration score."""
+    """Return mean and deviation of a split's alerts above the `above`-th largest calibration score."""
     usual = betabinom(scored.normal.size - rows, above, rows + 1 - above)
     return float(usual.mean()), float(usual.std())
 
@@ -143,7 +145,7 @@ def test_an_alert_budget_is_kept_on_the_rows_of_fresh_days(scored: Scored, alert
 
 @pytest.mark.parametrize("beta", [0.5, 1.0])
 def test_f_beta_on_fresh_rows_is_as_high_as_calibration_can_tell(scored: Scored, beta: float) -> None:
-    """The loss against the best mark there, which was chosen on the fresh rows themselves, is of their error."""
+    """The loss against the best mark there, which the fresh rows themselves choose, is within their error."""
     spec, losses, unaimed, errors, surplus = ThresholdSpec(method="f_beta", beta=beta), [], [], [], []
     rows = scored.normal.size // 2  # calibration and fresh rows have as many anomalies for a normal row
     for own, own_anomalies, fresh, fresh_anomalies in scored.splits(rows, 40):
@@ -174,7 +176,7 @@ def f_beta_of(normal: Array, anomalous: Array, marks: Array, beta: float) -> tup
 
 
 def _surplus(found: Threshold, fresh: Array) -> float:
-    """Return by how many standard errors, of both samples, fresh normal rows are alerts more often than told."""
+    """Return by how many standard errors, of both samples, fresh normal rows are alerts too often."""
     rate = found.target_alert_rate
     error = np.sqrt(rate * (1 - rate) * (1 / found.calibration_rows + 1 / fresh.size))
     return float(((fresh > found.value).mean() - rate) / error)

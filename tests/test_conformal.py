@@ -1,4 +1,4 @@
-"""Conformal p-values are those of their definition, and what they discover is what Benjamini and Hochberg do."""
+"""Conformal p-values are those of their definition, and discoveries those of Benjamini and Hochberg."""
 
 import math
 

@@ -17,7 +17,7 @@ from artifacts import SCHEMA, build_artifact, normal_rows, training_request
 from command import environment
 from flows.console import describe
 from flows.installation import Installation
-from flows.retrain import CALIBRATION_ROWS, JUDGE_ROWS, TRAINING_ROWS, prepare_rows
+from flows.retrain import CALIBRATION_ANOMALIES, CALIBRATION_ROWS, JUDGE_ROWS, TRAINING_ROWS, prepare_rows
 from histories import history, trained
 from infra.settings import load_settings
 from monitoring.status import status
@@ -288,6 +288,30 @@ def test_what_the_guard_leaves_out_is_in_neither_part(
     assert kept > 0.75 * len(rows) * 0.8
     assert prepared.guard.startswith("of 400 rows, 13 labelled anomalous are left out")
     assert ("suspects" in prepared.guard) == (champion is not None)
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+def test_the_anomalies_of_the_calibration_part_and_the_pace_are_kept(
+    installation: Installation, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    for name in ("a", "b", "c"):
+        frame = pd.read_parquet(source / "a.parquet")
+        later = pd.Timedelta(minutes=len(frame) * "abc".index(name))
+        frame.assign(at=frame["at"] + later).to_parquet(source / f"{name}.parquet")
+    request = request_of(installation, source, None, "a", "c")
+    request = replace(request, schema=replace(request.schema, time_column="at"))
+    prepared = prepare_rows.fn(installation, str(source), request)
+    rows = pd.read_parquet(source / "a.parquet")
+    known = rows.loc[rows["label"] == 1, "level"]
+    anomalies = pd.read_parquet(prepared.folder / CALIBRATION_ANOMALIES)
+    assert list(anomalies.columns) == request.schema.names()
+    assert anomalies["level"].isin(known).all()
+    assert 0 < len(anomalies) < 2 * len(known), "those of the other parts are not among them"
+    judged = pd.read_parquet(prepared.folder / JUDGE_ROWS)
+    part = len(judged) + len(pd.read_parquet(prepared.folder / CALIBRATION_ROWS)) + len(anomalies)
+    assert part == 400, "of 800 rows, 0.3 to calibration and 0.2 to judging"
+    assert prepared.rows_per_day == pytest.approx(24 * 60), "one row a minute, whatever lies between"
 
 
 REAL = """

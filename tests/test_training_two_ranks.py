@@ -38,6 +38,12 @@ def make_rows(rows: int, seed: int) -> pd.DataFrame:
     return frame.assign(word=generator.choice(["tcp", "udp", "icmp"], rows), row=np.arange(rows))
 
 
+def make_anomalies(rows: int) -> pd.DataFrame:
+    """Return rows whose columns do not go together; the last ones, less so, are hard to tell."""
+    frame, strength = make_rows(rows, 4), np.linspace(8, 0, rows)
+    return frame.assign(a=frame["a"] + strength, c=frame["c"] - strength)
+
+
 def start(folder: Path, *launcher: str) -> None:
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
@@ -139,6 +145,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
     folder = tmp_path_factory.mktemp("job")
     make_rows(ROWS, 1).to_parquet(folder / "training.parquet", index=False)
     make_rows(201, 2).to_parquet(folder / "calibration.parquet", index=False)
+    make_anomalies(41).to_parquet(folder / "anomalies.parquet", index=False)
     features = (
         *(Column(name=name, kind="numeric") for name in "abcd"),
         Column(name="word", kind="categorical"),
@@ -149,7 +156,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         schema=FeatureSchema(features=features, ignored=("row",)),
         detector=DetectorSpec(options={"epochs": 3}),
         target_alert_rate=0.05,
-        threshold_method="quantile",
+        threshold_method="f_beta",
+        threshold_beta=0.5,
         world_size=2,
         seed=3,
         champion_version=None,
@@ -161,6 +169,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         reference_rows=str(folder / "training.parquet"),
         held_out_rows=str(folder / "training.parquet"),
         output=str(folder / "output"),
+        calibration_anomalies=str(folder / "anomalies.parquet"),
     )
 
 
@@ -190,7 +199,10 @@ def test_the_threshold_is_that_of_one_process_over_all_calibration_rows(
     np.testing.assert_allclose(
         np.load(folder / artifact.CALIBRATION_SCORES), scores, rtol=1e-5
     )  # and in order
-    expected = calibrate(ThresholdSpec(target_alert_rate=0.05), CalibrationScores(normal=scores))
+    anomalous = scorer.score(pd.read_parquet(str(job.calibration_anomalies)))
+    spec = ThresholdSpec(method="f_beta", target_alert_rate=0.05, beta=0.5)
+    expected = calibrate(spec, CalibrationScores(normal=scores, anomalous=anomalous))
+    assert expected.target_alert_rate != 0.05
     assert result.threshold.value == pytest.approx(expected.value, rel=1e-5)
     assert replace(result.threshold, value=expected.value) == expected
     assert scorer.threshold == result.threshold
@@ -209,7 +221,6 @@ def test_the_artifact_scores_where_neither_tensorflow_nor_horovod_is(result: Tra
         import numpy, pandas
         from pathlib import Path
         from training import artifact
-from training.calibrators import CalibrationScores, ThresholdSpec
         from training.scorer import Scorer
         folder = Path(sys.argv[1])
         scores = Scorer.load(folder).score(pandas.read_parquet(folder / artifact.CHECK_ROWS))
