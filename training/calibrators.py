@@ -135,7 +135,7 @@ def f_beta(spec: ThresholdSpec, scores: CalibrationScores) -> Mark:
     square = spec.beta**2
     reached = (1 + square) * found / (square * anomalous.size + found + false)
     best = int(marks.size - 1 - np.argmax(reached[::-1])) if marks.size else -1
-    if best < 0 or not 0 <= false[best] <= MOST_ALERTS * normal.size:
+    if best < 0 or false[best] > MOST_ALERTS * normal.size:
         raise TrainingFailedError(
             f"no mark with alerts on at most {MOST_ALERTS:.0%} of the normal rows has the highest F-beta",
             hint="The detector does not tell anomalies from normal rows: check the labels, or lower beta.",

@@ -33,7 +33,8 @@ def tail_mark(scores: Array, target_alert_rate: float) -> float | str:
 
     Args:
         scores: Of held-out normal rows, (n,), finite.
-        target_alert_rate: Between 0 and 1; it may be far below 1 / n.
+        target_alert_rate: Between 0 and 1. Near 1 / n, fresh rows are alerts at a rate within a factor of
+            three of it (see the tests on real rows); the further below, the less is certain.
     """
     wanted = max(math.ceil(TAIL * scores.size), MIN_EXCESSES)
     if wanted > MOST_TAIL * scores.size:
