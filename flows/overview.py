@@ -43,5 +43,6 @@ def _standing(history: History) -> str:
     training = history.registration_of(history.champion)
     line = f"champion: version {history.champion}"
     if training and isinstance(training.record, TrainingRecord) and (mark := training.record.threshold):
-        line += f", flood mark {mark.value:.4g} for an alert rate of {mark.target_alert_rate:g}"
+        line += f", flood mark {mark.value:.4g} for an alert rate of {mark.target_alert_rate:.4g}"
+        line += f" ({mark.note})" if mark.note else ""
     return f"{line}; previous: {history.previous or 'none'}; challenger: {history.challenger or 'none'}"

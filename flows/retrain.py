@@ -1,6 +1,7 @@
 """The flow `retrain`: from windows to a registered candidate."""
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from flows.installation import Installation, find_windows, known_schema, open_in
 from flows.retries import when_retryable
 from infra.pool import POOLS
 from infra.settings import Settings
+from infra.source import Source
+from monitoring.event_times import rows_per_day
 from monitoring.frames import usable_labels
 from monitoring.records import TrainingRecord
 from training.errors import InvalidArtifactError, InvalidWindowError, TrainingFailedError
@@ -22,6 +25,7 @@ from training.types import GuardPolicy, TrainingJob, TrainingRequest, TrainingRe
 
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
+CALIBRATION_ANOMALIES = "calibration_anomalies.parquet"
 REFERENCE_ROWS = "reference.parquet"
 HELD_OUT_ROWS = "held_out.parquet"
 JUDGE_ROWS = "judge.parquet"
@@ -30,10 +34,14 @@ ROWS_PER_GROUP = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRows:
-    """The folder of a training's rows, and what the contamination guard left out of them and why."""
+    """The folder of a training's rows, what the contamination guard left out of them and why, and their pace.
+
+    `rows_per_day` is None without a time column, or where each window alone holds a single instant.
+    """
 
     folder: Path
     guard: str
+    rows_per_day: float | None
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -41,7 +49,8 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     """Split the windows' rows three ways and store the parts.
 
     The guard takes rows out of the training and the calibration part: judging and the reference of later
-    drift checks must see what really arrives.
+    drift checks must see what really arrives. What labels call anomalous of the calibration part is stored
+    beside it, as many as come, for calibrators that weigh found anomalies against false alerts.
 
     Raises:
         TrainingFailedError: The guard would leave out too much, or what is left is too little.
@@ -63,6 +72,7 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     parts = {
         TRAINING_ROWS: rows.loc[training[guarded.training[training]], features],
         CALIBRATION_ROWS: rows.loc[calibration[guarded.calibration[calibration]], features],
+        CALIBRATION_ANOMALIES: rows.loc[calibration[known[calibration]], features],
         REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), arriving],
         HELD_OUT_ROWS: rows.loc[np.concatenate([calibration, judge]), arriving],
         JUDGE_ROWS: rows.loc[judge],
@@ -71,7 +81,18 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     for name, part in parts.items():
         part.to_parquet(folder / f".{name}", index=False, row_group_size=ROWS_PER_GROUP)
         (folder / f".{name}").replace(folder / name)
-    return PreparedRows(folder=folder, guard=guarded.reason)
+    return PreparedRows(folder=folder, guard=guarded.reason, rows_per_day=pace(opened, frames, request))
+
+
+def pace(source: Source, frames: list[pd.DataFrame], request: TrainingRequest) -> float | None:
+    """Return the rows of a day; where other windows lie between, the time between windows does not count."""
+    time_column = request.schema.time_column
+    if any(time_column not in frame for frame in frames):
+        return None
+    listed = {window.id: place for place, window in enumerate(source.windows())}
+    numbered = enumerate(zip(request.windows, frames, strict=True))
+    runs = groupby(numbered, key=lambda item: listed[item[1][0].id] - item[0])  # while they follow on
+    return rows_per_day(pd.concat([frame[time_column] for _, (_, frame) in run]) for _, run in runs)
 
 
 def known_anomalies(frame: pd.DataFrame, request: TrainingRequest) -> np.ndarray:
@@ -103,9 +124,9 @@ def guard(
 
 
 @task(retries=1, retry_delay_seconds=5, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
-def train(installation: Installation, request: TrainingRequest, folder: Path) -> TrainingResult:
+def train(installation: Installation, request: TrainingRequest, prepared: PreparedRows) -> TrainingResult:
     """Launch the ranks on the pool and wait for their result; a finished training is found again."""
-    settings = installation.settings.training
+    settings, folder = installation.settings.training, prepared.folder
     job = TrainingJob(
         request=request,
         training_rows=str(folder / TRAINING_ROWS),
@@ -113,6 +134,8 @@ def train(installation: Installation, request: TrainingRequest, folder: Path) ->
         reference_rows=str(folder / REFERENCE_ROWS),
         held_out_rows=str(folder / HELD_OUT_ROWS),
         output=str(folder),
+        calibration_anomalies=str(folder / CALIBRATION_ANOMALIES),
+        rows_per_day=prepared.rows_per_day,
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds)
 
@@ -136,7 +159,7 @@ def retrain(
     try:
         prepared = prepare_rows(installation, source, request)
         guarded = prepared.guard
-        result = train(installation, request, prepared.folder)
+        result = train(installation, request, prepared)
     except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
         emit(settings, "floodmark.training.failed", request=request.id)
         hint = error.hint.splitlines()[:1]  # the rest is a traceback, which the training's log holds too
@@ -161,6 +184,8 @@ def request_training(installation: Installation, windows: tuple[WindowVersion, .
         detector=settings.detector,
         target_alert_rate=settings.threshold.target_alert_rate,
         threshold_method=settings.threshold.method,
+        threshold_beta=settings.threshold.beta,
+        alerts_per_day=settings.threshold.alerts_per_day,
         world_size=settings.training.ranks,
         seed=settings.training.seed,
         champion_version=champion,

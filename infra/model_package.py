@@ -103,6 +103,8 @@ def run_params(request: TrainingRequest) -> list[Param]:
         "windows": " ".join(window.id for window in request.windows),
         "target_alert_rate": request.target_alert_rate,
         "threshold_method": request.threshold_method,
+        "threshold_beta": request.threshold_beta,
+        "alerts_per_day": request.alerts_per_day,
         "world_size": request.world_size,
         "seed": request.seed,
         "champion_version": request.champion_version,
@@ -118,6 +120,7 @@ def run_metrics(result: TrainingResult, *, at: int) -> list[Metric]:
         "epochs": result.epochs,
         "seconds": result.seconds,
         "threshold": result.threshold.value,
+        "target_alert_rate": result.threshold.target_alert_rate,
     }
     return [Metric(key, value, at, 0) for key, value in figures.items()]
 

@@ -30,11 +30,11 @@ from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
 from monitoring.promotion_policy import PromotionPolicy
 from monitoring.retraining import RetrainingPolicy
+from training.calibrators import ThresholdSpec
 from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gate_evidence import GateLimits
 from training.guard import MOST_LEFT_OUT
-from training.threshold import CALIBRATORS
 from training.types import DetectorSpec
 
 PREFIX = "FLOODMARK_"
@@ -95,20 +95,6 @@ class TrainingSettings:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdSettings:
-    """How the flood mark is set: the share of rows that may be alerts, and the calibrator."""
-
-    target_alert_rate: float = 0.03
-    method: str = "quantile"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.target_alert_rate < 1:
-            raise ValueError(f"target_alert_rate is {self.target_alert_rate}; it must lie between 0 and 1")
-        if self.method not in CALIBRATORS:
-            raise ValueError(f"method is {self.method!r}; allowed are {', '.join(CALIBRATORS)}")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
     """Where the loop keeps metrics up to date: a file for node_exporter's textfile collector."""
 
@@ -152,7 +138,7 @@ class Settings(BaseSettings):
     retraining: Annotated[RetrainingPolicy, _known_keys(RetrainingPolicy)] = RetrainingPolicy()
     training: Annotated[TrainingSettings, _known_keys(TrainingSettings)] = TrainingSettings()
     detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
-    threshold: Annotated[ThresholdSettings, _known_keys(ThresholdSettings)] = ThresholdSettings()
+    threshold: Annotated[ThresholdSpec, _known_keys(ThresholdSpec)] = ThresholdSpec()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
     promotion: Annotated[PromotionPolicy, _known_keys(PromotionPolicy)] = PromotionPolicy()
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
@@ -174,7 +160,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Self:
-        """Refuse factors that no alert rate could exceed, and leases that end within a training."""
+        """Refuse factors that no alert rate could exceed, too short leases, and missing columns."""
         target = self.threshold.target_alert_rate
         for name, factor in (
             ("training.trusted_alert_factor", self.training.trusted_alert_factor),
@@ -184,6 +170,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
         if self.drift.season != "none" and self.time_column is None:
             raise ValueError(f"drift.season {self.drift.season!r} needs a time_column")
+        if self.threshold.method == "f_beta" and self.label_column is None:
+            raise ValueError("threshold.method 'f_beta' needs a label_column")
+        if self.threshold.method == "alert_budget" and self.time_column is None:
+            raise ValueError(
+                "threshold.method 'alert_budget' needs a time_column, to know how many rows a day has"
+            )
         if not self.lease_seconds > 2 * self.training.timeout_seconds:
             raise ValueError(
                 "lease_seconds must exceed two trainings' timeout_seconds, a training and its retry"

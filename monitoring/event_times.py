@@ -1,5 +1,6 @@
 """Event times of a window, from one pass in bounded memory: their span, their gaps and their UTC offsets."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ GAP_CAP = 64
 """Gaps that are remembered: of rows out of order in many batches, a gap may be reported too small."""
 
 OFFSET_CAP = 8
+MICROSECONDS_OF_DAY = 86_400_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BEGINNING, _END = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
@@ -104,6 +106,20 @@ def microseconds(times: pd.Series) -> Microseconds:
     """Return readable times as microseconds since 1970 (rows,)."""
     since_epoch: Microseconds = times.dt.as_unit("us").astype("int64").to_numpy()
     return since_epoch
+
+
+def rows_per_day(runs: Iterable[pd.Series]) -> float | None:
+    """Return the pace of rows, given their times in UTC by stretches (rows,) without a pause between windows.
+
+    The rows after a stretch's first instant, over its span: of evenly spaced rows, and of snapshots whose
+    rows share an instant, that is exact. NaT is left out. None where no stretch has a span.
+    """
+    stretches = [microseconds(times.dropna()) for times in runs]
+    spans = [int(np.ptp(stretch)) if stretch.size else 0 for stretch in stretches]
+    later = sum(
+        int((stretch > stretch.min()).sum()) for stretch, span in zip(stretches, spans, strict=True) if span
+    )
+    return later * MICROSECONDS_OF_DAY / sum(spans) if any(spans) else None
 
 
 def moment(since_epoch: int | np.int64) -> datetime:

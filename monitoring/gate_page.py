@@ -65,7 +65,7 @@ def gate_page(
     return GatePage(
         model=site.model,
         version=record.version,
-        outcome=WORDS.get(record.outcome, record.outcome.value.replace("_", " ")),
+        outcome="in shadow" if record.shadow else _word(record.outcome),
         verdict=verdict_sentence(record),
         follows=_follows(record),
         gates=tuple(worst_first(record.gates)),
@@ -86,6 +86,8 @@ def verdict_sentence(record: PromotionRecord) -> str:
     match record.outcome:
         case PromotionOutcome.REFUSED:
             return f"{named} was refused: {len(failed)} of {gates} failed: {_listed(failed)}{also}."
+        case PromotionOutcome.UNDECIDED if not unsure:
+            return f"{named} {record.reason}."
         case PromotionOutcome.UNDECIDED:
             return (
                 f"{named} waits for a person: {len(unsure)} of {gates} could not decide: {_listed(unsure)}."
@@ -99,7 +101,7 @@ def verdict_sentence(record: PromotionRecord) -> str:
 
 def next_command(record: PromotionRecord, site: Site) -> str:
     """Return what a person runs next about a judged candidate."""
-    if record.outcome is PromotionOutcome.PROMOTED:
+    if record.outcome is PromotionOutcome.PROMOTED or record.shadow:
         return site.command("status")
     return promote_command(site, record.version, refused=record.outcome is PromotionOutcome.REFUSED)
 
@@ -115,6 +117,10 @@ def shown_slices(findings: tuple[SliceFinding, ...]) -> tuple[SliceFinding, ...]
     return tuple(sorted(findings, key=lambda finding: order.index(finding.verdict))[:SHOWN_SLICES])
 
 
+def _word(outcome: PromotionOutcome) -> str:
+    return WORDS.get(outcome, outcome.value.replace("_", " "))
+
+
 def _listed(gates: list[str]) -> str:
     return ", ".join(gate.replace("_", " ") for gate in gates)
 
@@ -125,6 +131,8 @@ def _follows(record: PromotionRecord) -> str:
     serving = (
         f"Version {record.from_version} keeps serving" if record.from_version else "No version serves yet"
     )
+    if record.shadow:
+        return f"{serving}; the candidate scores beside it, and is promoted if it keeps to its limits."
     if record.outcome is PromotionOutcome.UNDECIDED:
         return f"{serving}, and no training is decided until a person promotes or refuses the candidate."
     return f"{serving}; a person may promote the candidate over its gates."

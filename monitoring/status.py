@@ -49,6 +49,7 @@ def _version(history: History, version: str | None) -> dict[str, Any] | None:
         "detector": training.detector.name,
         "threshold": training.threshold.value,
         "threshold_method": training.threshold.method,
+        "threshold_note": training.threshold.note,
         "target_alert_rate": training.threshold.target_alert_rate,
         "registered_at": _time(entry.at),
         "training_windows": [window.id for window in training.windows],

@@ -18,6 +18,7 @@ from command import environment
 from flows.console import describe
 from flows.installation import Installation
 from flows.retrain import (
+    CALIBRATION_ANOMALIES,
     CALIBRATION_ROWS,
     HELD_OUT_ROWS,
     JUDGE_ROWS,
@@ -313,6 +314,30 @@ def test_columns_to_judge_by_slice_are_kept_as_text_for_judging_alone(tmp_path: 
     assert 0 < kept["plant"].isna().sum() < len(kept)
     assert kept["level"].dtype == np.float64
     assert "site" not in kept
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
+def test_the_anomalies_of_the_calibration_part_and_the_pace_are_kept(
+    installation: Installation, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    for name in ("a", "b", "c"):
+        frame = pd.read_parquet(source / "a.parquet")
+        later = pd.Timedelta(minutes=len(frame) * "abc".index(name))
+        frame.assign(at=frame["at"] + later).to_parquet(source / f"{name}.parquet")
+    request = request_of(installation, source, None, "a", "c")
+    request = replace(request, schema=replace(request.schema, time_column="at"))
+    prepared = prepare_rows.fn(installation, str(source), request)
+    rows = pd.read_parquet(source / "a.parquet")
+    known = rows.loc[rows["label"] == 1, "level"]
+    anomalies = pd.read_parquet(prepared.folder / CALIBRATION_ANOMALIES)
+    assert list(anomalies.columns) == request.schema.names()
+    assert anomalies["level"].isin(known).all()
+    assert 0 < len(anomalies) < 2 * len(known), "those of the other parts are not among them"
+    judged = pd.read_parquet(prepared.folder / JUDGE_ROWS)
+    part = len(judged) + len(pd.read_parquet(prepared.folder / CALIBRATION_ROWS)) + len(anomalies)
+    assert part == 400, "of 800 rows, 0.3 to calibration and 0.2 to judging"
+    assert prepared.rows_per_day == pytest.approx(24 * 60), "one row a minute, whatever lies between"
 
 
 REAL = """

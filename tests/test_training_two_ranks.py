@@ -17,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from infra.pool import POOLS
 from training import artifact
+from training.calibrators import CalibrationScores, ThresholdSpec
 from training.dataset import read_sample, read_shard
 from training.errors import InvalidWindowError
 from training.scorer import Scorer
@@ -35,6 +36,12 @@ def make_rows(rows: int, seed: int) -> pd.DataFrame:
     frame.loc[::9, "b"] = np.nan
     frame["d"] = np.exp(5 * frame["d"])
     return frame.assign(word=generator.choice(["tcp", "udp", "icmp"], rows), row=np.arange(rows))
+
+
+def make_anomalies(rows: int) -> pd.DataFrame:
+    """Return rows whose columns do not go together; the last ones, less so, are hard to tell."""
+    frame, strength = make_rows(rows, 4), np.linspace(8, 0, rows)
+    return frame.assign(a=frame["a"] + strength, c=frame["c"] - strength)
 
 
 def start(folder: Path, *launcher: str) -> None:
@@ -138,6 +145,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
     folder = tmp_path_factory.mktemp("job")
     make_rows(ROWS, 1).to_parquet(folder / "training.parquet", index=False)
     make_rows(201, 2).to_parquet(folder / "calibration.parquet", index=False)
+    make_anomalies(41).to_parquet(folder / "anomalies.parquet", index=False)
     features = (
         *(Column(name=name, kind="numeric") for name in "abcd"),
         Column(name="word", kind="categorical"),
@@ -148,7 +156,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         schema=FeatureSchema(features=features, ignored=("row",)),
         detector=DetectorSpec(options={"epochs": 3}),
         target_alert_rate=0.05,
-        threshold_method="quantile",
+        threshold_method="f_beta",
+        threshold_beta=0.5,
         world_size=2,
         seed=3,
         champion_version=None,
@@ -160,6 +169,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         reference_rows=str(folder / "training.parquet"),
         held_out_rows=str(folder / "training.parquet"),
         output=str(folder / "output"),
+        calibration_anomalies=str(folder / "anomalies.parquet"),
     )
 
 
@@ -189,7 +199,10 @@ def test_the_threshold_is_that_of_one_process_over_all_calibration_rows(
     np.testing.assert_allclose(
         np.load(folder / artifact.CALIBRATION_SCORES), scores, rtol=1e-5
     )  # and in order
-    expected = calibrate("quantile", scores, 0.05)
+    anomalous = scorer.score(pd.read_parquet(str(job.calibration_anomalies)))
+    spec = ThresholdSpec(method="f_beta", target_alert_rate=0.05, beta=0.5)
+    expected = calibrate(spec, CalibrationScores(normal=scores, anomalous=anomalous))
+    assert expected.target_alert_rate != 0.05
     assert result.threshold.value == pytest.approx(expected.value, rel=1e-5)
     assert replace(result.threshold, value=expected.value) == expected
     assert scorer.threshold == result.threshold

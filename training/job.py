@@ -23,6 +23,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from training import artifact
+from training.calibrators import CalibrationScores, ThresholdSpec
 from training.dataset import read_sample, read_shard
 from training.detectors import detector
 from training.errors import FloodmarkError, RetryableError, TrainingFailedError
@@ -74,7 +75,14 @@ def train(job: TrainingJob) -> None:
     held_out = read_shard(Path(job.calibration_rows), columns, rank, size)
     distributed.fail_together(_disparity(fitted, session, preprocessing, held_out.head(CHECKED_ROWS)))
     scores = _in_file_order(distributed.gather(score_rows(session, preprocessing, held_out)), size)
-    threshold = calibrate(request.threshold_method, scores, request.target_alert_rate)
+    anomalous = np.empty(0)
+    if job.calibration_anomalies is not None:
+        anomalies = read_shard(Path(job.calibration_anomalies), columns, rank, size)
+        anomalous = distributed.gather(score_rows(session, preprocessing, anomalies))
+    threshold = calibrate(
+        _threshold_spec(request),
+        CalibrationScores(normal=scores, anomalous=anomalous, rows_per_day=job.rows_per_day),
+    )
 
     if rank == 0:
         result = TrainingResult(
@@ -96,6 +104,15 @@ def write_atomically(path: Path, text: str) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(text)
     partial.replace(path)
+
+
+def _threshold_spec(request: TrainingRequest) -> ThresholdSpec:
+    return ThresholdSpec(
+        method=request.threshold_method,
+        target_alert_rate=request.target_alert_rate,
+        beta=request.threshold_beta,
+        alerts_per_day=request.alerts_per_day,
+    )
 
 
 def _export(fitted: "Fitted", output: Path) -> bytes:

@@ -102,6 +102,8 @@ class TrainingRequest:
     seed: int
     champion_version: str | None
     guard: GuardPolicy = GuardPolicy()
+    threshold_beta: float = 1.0
+    alerts_per_day: float | None = None
 
     @property
     def id(self) -> str:
@@ -111,12 +113,22 @@ class TrainingRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """The flood mark: rows that score above `value` are alerts."""
+    """The flood mark: rows that score above `value` are alerts.
+
+    Attributes:
+        value: Of a score.
+        method: The calibrator's name.
+        target_alert_rate: Of normal rows, as it was calibrated: what was asked for, or what the calibrator
+            came to where it was asked for something else.
+        calibration_rows: The normal ones.
+        note: What the calibrator did otherwise than asked, and why.
+    """
 
     value: float
     method: str
     target_alert_rate: float
     calibration_rows: int
+    note: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.target_alert_rate < 1:
@@ -129,7 +141,8 @@ class TrainingJob:
 
     `reference_rows` and `held_out_rows`, which the model is not trained on, are rows as they arrive, with
     their times and before the contamination guard took any out: a reference without its tail would call
-    the next unchanged window drifted.
+    the next unchanged window drifted. `calibration_anomalies` are the labelled anomalies that belong to the
+    calibration rows, `rows_per_day` is the pace of the windows; a calibrator may need them.
     """
 
     request: TrainingRequest
@@ -138,6 +151,8 @@ class TrainingJob:
     reference_rows: str
     held_out_rows: str
     output: str
+    calibration_anomalies: str | None = None
+    rows_per_day: float | None = None
     format_version: Literal[1] = 1
 
 

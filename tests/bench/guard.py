@@ -24,6 +24,7 @@ import pandas as pd
 
 from monitoring.frames import clean_frame
 from monitoring.schema import infer_schema
+from training.calibrators import CalibrationScores, ThresholdSpec
 from training.guard import champion_excess, guard_rows
 from training.scorer import Scorer
 from training.split import split_rows
@@ -140,7 +141,7 @@ def fit(rows: pd.DataFrame, training: np.ndarray, calibration: np.ndarray, seed:
     scores = score(features.iloc[calibrates[calibration[calibrates]]]).astype(float)
     return Model(
         score=lambda frame: score(frame[features.columns]).astype(float),
-        threshold=calibrate("quantile", scores, TARGET),
+        threshold=calibrate(ThresholdSpec(target_alert_rate=TARGET), CalibrationScores(normal=scores)),
         reference=features.iloc[np.sort(np.concatenate((trains, calibrates)))],
     )
 

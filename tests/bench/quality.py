@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from monitoring.frames import clean_frame
 from monitoring.schema import infer_schema
+from training.calibrators import CalibrationScores, ThresholdSpec
 from training.preprocessing import fit_preprocessing
 from training.threshold import calibrate
 from training.types import DetectorSpec
@@ -150,7 +151,8 @@ def nsl_kdd() -> None:
         held_out = np.random.default_rng(seed).random(len(normal)) < 0.2
         for model, make in {"autoencoder": autoencoder, **PEERS}.items():
             score = make(normal[~held_out], seed)
-            threshold = calibrate("quantile", score(normal[held_out]).astype(float), 0.05).value
+            calibration = CalibrationScores(normal=score(normal[held_out]).astype(float))
+            threshold = calibrate(ThresholdSpec(target_alert_rate=0.05), calibration).value
             scores = score(test)
             alerts = scores > threshold
             figures[model].append(
