@@ -4,6 +4,7 @@ The champion is the default autoencoder with random weights: training would chan
 """
 
 import json
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict
@@ -28,7 +29,6 @@ from training.types import DetectorSpec, PromotionOutcome, Threshold, TrainingRe
 from .champions import TARGET, schema_of
 
 STREAM = Path(__file__).resolve().parents[3] / "shared" / "data" / "nsl-kdd" / "stream"
-MODEL = "model.keras"
 TRAINED_ROWS = 10_000
 ROWS_PER_GROUP = 500_000
 
@@ -133,7 +133,9 @@ def _build(rows: pd.DataFrame, folder: Path) -> tuple[TrainingRequest, TrainingR
 
 def _network(features: np.ndarray, folder: Path) -> bytes:
     """Save the scoring model as Keras does and return it as ONNX, exported as a training does."""
-    import keras  # noqa: PLC0415 - after the others, as in a training
+    import keras  # noqa: PLC0415 - files are written without it
+
+    from .keras_peer import MODEL  # noqa: PLC0415 - likewise
 
     keras.utils.set_random_seed(0)
     network: Any = detector(DetectorSpec()).build(features.shape[1])
@@ -147,3 +149,11 @@ def _network(features: np.ndarray, folder: Path) -> bytes:
         warnings.simplefilter("ignore")  # tf2onnx is older than NumPy 2 and says so at length
         model.export(exported, format="onnx", verbose=False)
     return exported.read_bytes()
+
+
+if __name__ == "__main__":
+    what, name, *words = sys.argv[1:]
+    if what == "home":
+        make_home(name, Path(words[0]))
+    else:
+        write_rows(name, Path(words[0]), int(words[1]))
