@@ -1,8 +1,15 @@
 """`floodmark score`: the rows of a file of any size, scored by the champion. Changes nothing else."""
 
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +17,11 @@ import pyarrow as pa
 from flows.installation import Champion
 from infra.scored_file import check_target, read_batches, writing
 from infra.tables import CsvFormat
-from monitoring.frames import clean_frame
+from monitoring.feature_frame import feature_frame
 from training.errors import InvalidWindowError
+
+Item = TypeVar("Item")
+Done = TypeVar("Done")
 
 ADDED = ("anomaly_score", "threshold", "is_anomaly", "model_version")
 
@@ -33,16 +43,30 @@ def score_file(champion: Champion, source: Path, out: Path, csv: CsvFormat, *, f
     """
     check_target(out, source, force=force)
     texts = frozenset(champion.schema.names("categorical"))
-    batches = (with_scores(batch, champion) for batch in read_batches(source, csv, texts=texts))
-    first = next(batches, None)
-    if first is None:
-        raise InvalidWindowError(f"{source} holds no rows; nothing was written")
+    read = read_batches(source, csv, texts=texts)
     rows = alerts = 0
-    with writing(out, first.schema) as writer:
-        for batch in chain([first], batches):
-            writer.write_batch(batch)
-            rows, alerts = rows + batch.num_rows, alerts + batch["is_anomaly"].true_count
+    with closing(in_order(partial(with_scores, champion=champion), read)) as batches:
+        first = next(batches, None)
+        if first is None:
+            raise InvalidWindowError(f"{source} holds no rows; nothing was written")
+        with writing(out, first) as writer:
+            for batch in chain([first], batches):
+                writer.write_batch(batch)
+                rows, alerts = rows + batch.num_rows, alerts + batch["is_anomaly"].true_count
     return Scored(rows=rows, alerts=alerts)
+
+
+def in_order(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[Done]:
+    """Yield `work` of every item in their order, with a thread a core; few items are held at a time."""
+    threads = len(os.sched_getaffinity(0))
+    with ThreadPoolExecutor(threads) as pool:
+        begun: deque[Future[Done]] = deque()
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > threads:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
 
 
 def with_scores(batch: pa.RecordBatch, champion: Champion) -> pa.RecordBatch:
@@ -54,16 +78,15 @@ def with_scores(batch: pa.RecordBatch, champion: Champion) -> pa.RecordBatch:
     """
     if taken := [name for name in ADDED if name in batch.schema.names]:
         raise InvalidWindowError(f"the input has columns named {', '.join(taken)}, which are to be added")
-    names = [name for name in champion.schema.names() if name in batch.schema.names]
-    scores = champion.scorer.score(clean_frame(batch.select(names).to_pandas(), champion.schema))
+    scores = champion.scorer.score(feature_frame(batch, champion.schema))
     if broken := int((~np.isfinite(scores)).sum()):
         raise InvalidWindowError(f"{broken} of {len(scores)} scores are not finite; nothing was written")
     threshold, rows = champion.scorer.threshold.value, len(scores)
     added = {
         "anomaly_score": pa.array(scores),
-        "threshold": pa.array(np.full(rows, threshold)),
+        "threshold": pa.repeat(threshold, rows),
         "is_anomaly": pa.array(scores > threshold),
-        "model_version": pa.array([champion.version] * rows, pa.string()),
+        "model_version": pa.repeat(champion.version, rows),
     }
     fields = [pa.field(name, values.type) for name, values in added.items()]
     return pa.RecordBatch.from_arrays(

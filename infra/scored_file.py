@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
@@ -42,16 +43,35 @@ def read_batches(path: Path, csv: CsvFormat, *, texts: frozenset[str]) -> Iterat
 
 
 @contextmanager
-def writing(path: Path, schema: pa.Schema) -> Iterator[Writer]:
-    """Write a file that is complete or not there: until the end, the rows lie in a hidden one beside it."""
+def writing(path: Path, first: pa.RecordBatch) -> Iterator[Writer]:
+    """Write a file of batches like `first`, which is complete or not there.
+
+    Until the end, the rows lie in a hidden file beside it.
+    """
     partial = path.with_name(f".{path.name}.partial")
-    kind = pa.parquet.ParquetWriter if path.suffix.lower() == ".parquet" else pa.csv.CSVWriter
     try:
-        with kind(str(partial), schema) as writer:
+        with _writer(partial, first, parquet=path.suffix.lower() == ".parquet") as writer:
             yield writer
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _writer(path: Path, first: pa.RecordBatch, *, parquet: bool) -> Any:  # noqa: ANN401 - pyarrow has no types
+    if not parquet:
+        return pa.csv.CSVWriter(str(path), first.schema)
+    repeating = [
+        name for name, values in zip(first.schema.names, first.columns, strict=True) if _repeats(values)
+    ]
+    return pa.parquet.ParquetWriter(str(path), first.schema, use_dictionary=repeating)
+
+
+def _repeats(values: pa.Array) -> bool:
+    """Whether a Parquet dictionary pays: one of values that mostly differ takes time and saves no space."""
+    try:
+        return bool(2 * pc.count_distinct(values).as_py() < len(values))
+    except pa.ArrowNotImplementedError:  # dictionaries and nested values
+        return True
 
 
 def check_target(path: Path, source: Path, *, force: bool) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -49,6 +50,38 @@ def test_rows_in_many_batches_get_the_scores_of_the_whole(champion: Champion, tm
     assert (frame["is_anomaly"] == (frame["anomaly_score"] > threshold)).all()
     assert (frame["model_version"] == "1").all()
     assert counted == Scored(rows=len(rows), alerts=int(frame["is_anomaly"].sum()))
+
+
+def test_columns_that_are_no_features_come_out_as_they_went_in(champion: Champion, tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pandas(normal_rows(300), preserve_index=False)
+    for name, values in {
+        "list": pa.array([["a"], None, []] * 100),
+        "struct": pa.array([{"a": 1, "b": "x"}] * 300),
+        "words": pa.array(["x", "y", None] * 100).dictionary_encode(),
+        "nothing": pa.nulls(300),
+        "bytes": pa.array([b"\xff"] * 300),
+    }.items():
+        rows = rows.append_column(name, values)
+    pq.write_table(pa.Table.from_batches([rows]), tmp_path / "in.parquet")
+    scored(champion, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    written = pq.read_table(tmp_path / "out.parquet").select(rows.schema.names)
+    assert written.equals(pa.Table.from_batches([rows]))
+
+
+def test_only_values_that_repeat_are_written_with_a_dictionary(champion: Champion, tmp_path: Path) -> None:
+    normal_rows(3_000).to_parquet(tmp_path / "in.parquet")
+    scored(champion, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    with pq.ParquetFile(tmp_path / "out.parquet") as file:
+        group = file.metadata.row_group(0)
+        chunks = [group.column(position) for position in range(group.num_columns)]
+    plain = {chunk.path_in_schema for chunk in chunks if not chunk.has_dictionary_page}
+    assert plain == {
+        "at",
+        "flow",
+        "level",
+        "anomaly_score",
+        "is_anomaly",
+    }  # Parquet never has one of booleans
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])

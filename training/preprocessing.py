@@ -7,7 +7,7 @@ columns: centred one-hot over the levels seen in training, with one more slot fo
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from numbers import Real
@@ -21,6 +21,7 @@ from training.errors import InvalidWindowError, TrainingFailedError
 from training.types import FeatureSchema
 
 Array = npt.NDArray[np.float64]
+Features = npt.NDArray[np.float32]
 Gather = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Concatenates one array per rank, in the order of the ranks; the identity where there is one rank."""
 
@@ -33,6 +34,8 @@ CONSTANT = 0.1
 IQR_OF_NORMAL = 1.349
 """The interquartile range of a standard normal distribution."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
+ROWS_PER_BLOCK = 4_096
+"""Encoded at a time: what lies between a column's values and its features stays in the cache."""
 MAX_LEVELS = 64
 """Of a categorical column; the rarer levels share the slot of the unseen ones."""
 
@@ -53,22 +56,27 @@ class NumericColumn:
         """Two with a missing-indicator, which exists only where training saw missing values."""
         return 2 if self.missing_share > 0 else 1
 
-    def encode(self, series: "pd.Series[Any]") -> Iterator[Array]:
-        """Yield the features of this column, each (rows,).
+    def read(self, series: "pd.Series[Any]") -> Array:
+        """Return the values as float64 (rows,), missing ones as NaN; they may share memory with `series`."""
+        return _numbers(series)
+
+    def encode(self, values: npt.NDArray[Any], features: Features) -> None:
+        """Write the features (rows, width) of values (rows,).
 
         A missing value counts as the median where training has seen missing ones, and otherwise as far
         out as a value can be: a row must not look normal for want of its values.
         """
-        values = _numbers(series)
         missing = ~np.isfinite(values)
-        values[missing] = self.median
-        centred = (_compress(values, self.median, self.tail) - self.mean) / self.deviation
-        centred = np.clip(centred, -CLIP, CLIP)
-        if not self.missing_share > 0:
-            centred[missing] = CLIP
-        yield centred
+        some_missing = bool(missing.any())
+        present = np.clip(values, -FLOAT32_MAX, FLOAT32_MAX)
+        if some_missing:
+            present[missing] = self.median
+        centred = (_compress(present, self.median, self.tail) - self.mean) / self.deviation
+        features[:, 0] = np.clip(centred, -CLIP, CLIP)
         if self.missing_share > 0:
-            yield missing - self.missing_share
+            features[:, 1] = missing - self.missing_share
+        elif some_missing:
+            features[missing, 0] = CLIP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +92,17 @@ class CategoricalColumn:
         """One feature a level and one for everything else."""
         return len(self.levels) + 1
 
-    def encode(self, series: "pd.Series[Any]") -> Iterator[Array]:
-        """Yield the features of this column, each (rows,)."""
+    def read(self, series: "pd.Series[Any]") -> npt.NDArray[np.intp]:
+        """Return the position of each row's level among the features (rows,)."""
         codes, values = _levels(series)
         position = {level: index for index, level in enumerate(self.levels)}
-        slot = np.array([position.get(value, len(self.levels)) for value in values], dtype=np.intp)[codes]
-        for index, share in enumerate((*self.shares, 1.0 - sum(self.shares))):
-            yield (slot == index) - share
+        return np.array([position.get(value, len(self.levels)) for value in values], dtype=np.intp)[codes]
+
+    def encode(self, values: npt.NDArray[Any], features: Features) -> None:
+        """Write the features (rows, width) of positions (rows,)."""
+        shares = np.array((*self.shares, 1.0 - sum(self.shares)))
+        features[:] = 0.0 - shares
+        features[np.arange(len(values)), values] = (1.0 - shares)[values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,19 +121,22 @@ class Preprocessing:
     def _columns(self) -> tuple[NumericColumn | CategoricalColumn, ...]:
         return (*self.numeric, *self.categorical)
 
-    def transform(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+    def transform(self, frame: pd.DataFrame) -> Features:
         """Encode the rows of `frame`; columns are found by name, others are ignored.
 
         Raises:
             InvalidWindowError: A column is missing, or a numeric one holds something that is no number.
         """
         _require(frame, [column.name for column in self._columns])
-        # Column by column into a column-major matrix: each write is contiguous.
-        features = np.empty((len(frame), self.width), dtype=np.float32, order="F")
-        encoded = (feature for column in self._columns for feature in column.encode(frame[column.name]))
-        for index, feature in enumerate(encoded):
-            features[:, index] = feature
-        return np.ascontiguousarray(features)
+        columns = [(column, column.read(frame[column.name])) for column in self._columns]
+        features = np.empty((len(frame), self.width), dtype=np.float32)
+        for start in range(0, len(frame), ROWS_PER_BLOCK):
+            block = slice(start, start + ROWS_PER_BLOCK)
+            left = 0
+            for column, values in columns:
+                column.encode(values[block], features[block, left : left + column.width])
+                left += column.width
+        return features
 
     def to_json(self) -> str:
         """Return everything `from_json` needs, floats to the last digit."""
@@ -158,7 +173,8 @@ def fit_preprocessing(schema: FeatureSchema, shard: pd.DataFrame, gather: Gather
         raise TrainingFailedError("there is no training row", hint="Train on at least one window with rows.")
     return Preprocessing(
         numeric=tuple(
-            _fit_numeric(name, np.sort(gather(_numbers(shard[name])))) for name in schema.names("numeric")
+            _fit_numeric(name, np.sort(gather(_bounded(_numbers(shard[name])))))
+            for name in schema.names("numeric")
         ),
         categorical=tuple(
             _fit_categorical(name, _counts(shard[name], gather)) for name in schema.names("categorical")
@@ -216,9 +232,9 @@ def _compress(values: Array, median: float, tail: float | None) -> Array:
 
 
 def _numbers(series: "pd.Series[Any]") -> Array:
-    """Return a fresh float64 copy of a numeric column, missing values as NaN."""
+    """Return a numeric column as float64, missing values as NaN; it may share memory with the column."""
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_complex_dtype(series):
-        return _bounded(series)
+        return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
     present = series.dropna()
     wrong = next((value for value in present if not isinstance(value, (Real, Decimal))), None)
     if wrong is not None:
@@ -228,16 +244,14 @@ def _numbers(series: "pd.Series[Any]") -> Array:
             "correct the data, or declare the column categorical in the schema.",
         )
     try:
-        return _bounded(series.astype("Float64"))
+        return _numbers(series.astype("Float64"))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidWindowError(f"the numeric column {series.name!r} is not all numbers: {error}") from error
 
 
-def _bounded(series: "pd.Series[Any]") -> Array:
-    # Within the range of float32 the squares of a standard deviation stay finite in float64.
-    values = np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True), dtype=np.float64)
-    np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values, where=np.isfinite(values))
-    return values
+def _bounded(values: Array) -> Array:
+    """Return a copy without finite values beyond those of float32, whose squares are finite in float64."""
+    return np.where(np.isfinite(values), np.clip(values, -FLOAT32_MAX, FLOAT32_MAX), values)
 
 
 def _levels(series: "pd.Series[Any]") -> tuple[npt.NDArray[np.intp], list[str | None]]:

@@ -14,7 +14,9 @@ from training.preprocessing import Preprocessing
 from training.types import FeatureSchema, Threshold
 
 ROWS_PER_CALL = 65_536
-"""Bounds the memory of one call of the network, whatever the number of rows."""
+"""Bounds the memory of the features, whatever the number of rows."""
+ROWS_PER_RUN = 4_096
+"""That the network scores at a time: what its layers hand on stays in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ class Scorer:
             schema=TypeAdapter(FeatureSchema).validate_json((folder / artifact.SCHEMA).read_bytes()),
             threshold=TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes()),
             preprocessing=Preprocessing.from_json((folder / artifact.PREPROCESSING).read_text()),
-            session=open_network((folder / artifact.NETWORK).read_bytes()),
+            session=open_network((folder / artifact.NETWORK).read_bytes(), threads=1),
         )
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
@@ -67,8 +69,10 @@ def score_rows(
         InvalidWindowError: A feature is missing or is not of its column's kind.
     """
     (name,) = [item.name for item in session.get_inputs()]
-    scores = [
-        session.run(None, {name: preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])})[0]
-        for start in range(0, len(frame), ROWS_PER_CALL)
-    ]
-    return np.concatenate(scores).astype(np.float64).reshape(-1) if scores else np.empty(0)
+    scores = np.empty(len(frame))
+    for start in range(0, len(frame), ROWS_PER_CALL):
+        features = preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])
+        for first in range(0, len(features), ROWS_PER_RUN):
+            (run,) = session.run(None, {name: features[first : first + ROWS_PER_RUN]})
+            scores[start + first : start + first + len(run)] = run.reshape(-1)
+    return scores
