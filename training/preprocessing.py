@@ -7,9 +7,10 @@ columns: centred one-hot over the levels seen in training, with one more slot fo
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from itertools import chain
 from numbers import Real
 from typing import Any
 
@@ -21,6 +22,8 @@ from training.errors import InvalidWindowError, TrainingFailedError
 from training.types import FeatureSchema
 
 Array = npt.NDArray[np.float64]
+Levels = tuple[npt.NDArray[np.intp], Sequence[str | None]]
+"""A code per row, and the level of each code: text, or None for what is missing."""
 Gather = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Concatenates one array per rank, in the order of the ranks; the identity where there is one rank."""
 
@@ -53,15 +56,14 @@ class NumericColumn:
         """Two with a missing-indicator, which exists only where training saw missing values."""
         return 2 if self.missing_share > 0 else 1
 
-    def encode(self, series: "pd.Series[Any]") -> Iterator[Array]:
-        """Yield the features of this column, each (rows,).
+    def encode(self, values: Array) -> Iterator[Array]:
+        """Yield the features of this column's `values` (rows,), each (rows,).
 
         A missing value counts as the median where training has seen missing ones, and otherwise as far
         out as a value can be: a row must not look normal for want of its values.
         """
-        values = _numbers(series)
         missing = ~np.isfinite(values)
-        values[missing] = self.median
+        values = np.where(missing, self.median, values)
         centred = (_compress(values, self.median, self.tail) - self.mean) / self.deviation
         centred = np.clip(centred, -CLIP, CLIP)
         if not self.missing_share > 0:
@@ -84,9 +86,9 @@ class CategoricalColumn:
         """One feature a level and one for everything else."""
         return len(self.levels) + 1
 
-    def encode(self, series: "pd.Series[Any]") -> Iterator[Array]:
+    def encode(self, levels: Levels) -> Iterator[Array]:
         """Yield the features of this column, each (rows,)."""
-        codes, values = _levels(series)
+        codes, values = levels
         position = {level: index for index, level in enumerate(self.levels)}
         slot = np.array([position.get(value, len(self.levels)) for value in values], dtype=np.intp)[codes]
         for index, share in enumerate((*self.shares, 1.0 - sum(self.shares))):
@@ -116,9 +118,23 @@ class Preprocessing:
             InvalidWindowError: A column is missing, or a numeric one holds something that is no number.
         """
         _require(frame, [column.name for column in self._columns])
+        return self.encode(
+            len(frame), lambda name: _numbers(frame[name]), lambda name: _levels(frame[name])
+        )
+
+    def encode(
+        self, rows: int, numbers: Callable[[str], Array], levels: Callable[[str], Levels]
+    ) -> npt.NDArray[np.float32]:
+        """Encode columns that are asked for by name, one after the other.
+
+        `numbers` returns `bounded` values (rows,), NaN for what is missing, and `levels` codes (rows,).
+        """
         # Column by column into a column-major matrix: each write is contiguous.
-        features = np.empty((len(frame), self.width), dtype=np.float32, order="F")
-        encoded = (feature for column in self._columns for feature in column.encode(frame[column.name]))
+        features = np.empty((rows, self.width), dtype=np.float32, order="F")
+        encoded = chain(
+            (feature for column in self.numeric for feature in column.encode(numbers(column.name))),
+            (feature for column in self.categorical for feature in column.encode(levels(column.name))),
+        )
         for index, feature in enumerate(encoded):
             features[:, index] = feature
         return np.ascontiguousarray(features)
@@ -218,7 +234,7 @@ def _compress(values: Array, median: float, tail: float | None) -> Array:
 def _numbers(series: "pd.Series[Any]") -> Array:
     """Return a fresh float64 copy of a numeric column, missing values as NaN."""
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_complex_dtype(series):
-        return _bounded(series)
+        return _floats(series)
     present = series.dropna()
     wrong = next((value for value in present if not isinstance(value, (Real, Decimal))), None)
     if wrong is not None:
@@ -228,20 +244,23 @@ def _numbers(series: "pd.Series[Any]") -> Array:
             "correct the data, or declare the column categorical in the schema.",
         )
     try:
-        return _bounded(series.astype("Float64"))
+        return _floats(series.astype("Float64"))
     except (OverflowError, TypeError, ValueError) as error:
         raise InvalidWindowError(f"the numeric column {series.name!r} is not all numbers: {error}") from error
 
 
-def _bounded(series: "pd.Series[Any]") -> Array:
-    # Within the range of float32 the squares of a standard deviation stay finite in float64.
-    values = np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True), dtype=np.float64)
-    np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values, where=np.isfinite(values))
-    return values
+def _floats(series: "pd.Series[Any]") -> Array:
+    return bounded(
+        np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan, copy=True), dtype=np.float64)
+    )
 
 
-def _levels(series: "pd.Series[Any]") -> tuple[npt.NDArray[np.intp], list[str | None]]:
-    """Return a code per row and the level of each code: text, or None for what is missing."""
+def bounded(values: Array) -> Array:
+    """Clip finite `values` in place to the range of float32, where squared deviations stay finite."""
+    return np.clip(values, -FLOAT32_MAX, FLOAT32_MAX, out=values, where=np.isfinite(values))
+
+
+def _levels(series: "pd.Series[Any]") -> Levels:
     try:
         codes, values = pd.factorize(series, use_na_sentinel=False)
     except TypeError as error:

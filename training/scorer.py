@@ -27,8 +27,8 @@ class Scorer:
     session: onnxruntime.InferenceSession
 
     @classmethod
-    def load(cls, folder: Path) -> "Scorer":
-        """Load a sealed artifact after checking it against its manifest.
+    def load(cls, folder: Path, *, threads: int = 0) -> "Scorer":
+        """Load a sealed artifact after checking it against its manifest; `threads` as for `open_network`.
 
         Raises:
             InvalidArtifactError: The folder is not a complete, unchanged artifact.
@@ -38,7 +38,7 @@ class Scorer:
             schema=TypeAdapter(FeatureSchema).validate_json((folder / artifact.SCHEMA).read_bytes()),
             threshold=TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes()),
             preprocessing=Preprocessing.from_json((folder / artifact.PREPROCESSING).read_text()),
-            session=open_network((folder / artifact.NETWORK).read_bytes()),
+            session=open_network((folder / artifact.NETWORK).read_bytes(), threads=threads),
         )
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
@@ -48,6 +48,10 @@ class Scorer:
             InvalidWindowError: A feature is missing or is not of its column's kind.
         """
         return score_rows(self.session, self.preprocessing, frame)
+
+    def score_features(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return one score per row of `features` (rows, width), as `preprocessing` has encoded them."""
+        return _run(self.session, features)
 
 
 def open_network(network: bytes, *, threads: int = 0) -> onnxruntime.InferenceSession:
@@ -66,9 +70,14 @@ def score_rows(
     Raises:
         InvalidWindowError: A feature is missing or is not of its column's kind.
     """
-    (name,) = [item.name for item in session.get_inputs()]
     scores = [
-        session.run(None, {name: preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])})[0]
+        _run(session, preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL]))
         for start in range(0, len(frame), ROWS_PER_CALL)
     ]
-    return np.concatenate(scores).astype(np.float64).reshape(-1) if scores else np.empty(0)
+    return np.concatenate(scores) if scores else np.empty(0)
+
+
+def _run(session: onnxruntime.InferenceSession, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    (network_input,) = session.get_inputs()
+    scores = session.run(None, {network_input.name: features})[0]
+    return np.asarray(scores, dtype=np.float64).reshape(-1)
