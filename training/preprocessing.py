@@ -118,9 +118,7 @@ class Preprocessing:
             InvalidWindowError: A column is missing, or a numeric one holds something that is no number.
         """
         _require(frame, [column.name for column in self._columns])
-        return self.encode(
-            len(frame), lambda name: _numbers(frame[name]), lambda name: _levels(frame[name])
-        )
+        return self.encode(len(frame), lambda name: _numbers(frame[name]), lambda name: _levels(frame[name]))
 
     def encode(
         self, rows: int, numbers: Callable[[str], Array], levels: Callable[[str], Levels]
