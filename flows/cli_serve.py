@@ -12,8 +12,13 @@ from flows.cli import Config, Home, Model, app, silence_usage_reports
 from infra.settings import load_settings
 from training.errors import ConfigurationError
 
-REGISTRY_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "5"}
-"""The follower asks again by itself, and says at once when there is no answer."""
+REGISTRY_CLIENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",
+}
+"""The follower asks again by itself, and says at once when there is no answer; a database that was moved away
+or exchanged must not go on answering through a connection that is still open."""
 SWITCH_SECONDS = 0.0005
 """How long a thread that loads a model or scores a batch may keep a single row waiting."""
 
@@ -32,7 +37,7 @@ def serve(
     """Answer HTTP requests with the champion's scores, and follow the alias, until interrupted."""
     settings = load_settings(config, {"home": home, "model": model})
     silence_usage_reports()
-    for variable, value in REGISTRY_PATIENCE.items():
+    for variable, value in REGISTRY_CLIENT.items():
         os.environ.setdefault(variable, value)
     with listen(host, port) as listening:
         from infra.http_scorer import build_app, run  # noqa: PLC0415 - MLflow is heavy

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import url2pathname
 
 from pydantic_core import to_json
@@ -142,6 +142,7 @@ class Registry:
         """Return all aliases, read in one call; only MLflow's own "no such model" means that none exist."""
         found: dict[str, object] = {}
         with self._tracking("read the aliases") as client, _tolerated(MISSING):
+            self._require_database()
             registered = client.get_registered_model(self.model)
             if registered.name != self.model:  # MLflow takes an empty answer for a model without aliases
                 raise MlflowException(f"the answer is about model {registered.name!r}")
@@ -150,6 +151,11 @@ class Registry:
             str(found[alias]) if alias in found else None for alias in ("champion", "challenger", "previous")
         )
         return Aliases(champion=champion, challenger=challenger, previous=previous)
+
+    def _require_database(self) -> None:
+        """Raise OSError where the SQLite file is gone: MLflow would go on with a new, empty one."""
+        if self.tracking_uri.startswith("sqlite:///") and "?" not in self.tracking_uri:
+            Path(unquote(self.tracking_uri.removeprefix("sqlite:///"))).stat()
 
     def exists(self, version: str) -> bool:
         """Whether the registry has `version`; only MLflow's own "no such version" means that it has not."""

@@ -4,6 +4,7 @@ Only what is plainly of its kind is taken here. Everything else goes the way of 
 `clean_frame`, which then either knows better or says what is wrong; so that both ways mean the same.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -13,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from monitoring.frames import FloatArray, clean_frame
+from training.errors import InvalidWindowError
 from training.preprocessing import Levels, bounded
 from training.scorer import Scorer
 
@@ -34,7 +36,7 @@ def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer
     known_levels = {name: values for name, values in levels.items() if values is not None}
     if len(known_numbers) == len(numbers) and len(known_levels) == len(levels):
         return scorer.preprocessing.encode(rows, known_numbers.__getitem__, known_levels.__getitem__)
-    frame = pd.DataFrame({name: _series(columns[name]) for name in scorer.schema.names()})
+    frame = pd.DataFrame({name: _series(name, columns[name]) for name in scorer.schema.names()})
     return scorer.preprocessing.transform(clean_frame(frame, scorer.schema))
 
 
@@ -45,9 +47,10 @@ def plain_numbers(values: PlainColumn) -> FloatArray | None:
         if not (types <= {int, float, NOTHING} or types <= {bool, NOTHING}):
             return None
         try:
-            return bounded(np.array(values, dtype=np.float64))
+            numbers = bounded(np.array(values, dtype=np.float64))
         except OverflowError:  # an integer beyond float64
             return None
+        return None if np.isinf(numbers).any() else numbers
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         return None
@@ -71,5 +74,8 @@ def plain_levels(values: PlainColumn) -> Levels | None:
     return codes.to_numpy(zero_copy_only=False).astype(np.intp), [*texts, None]
 
 
-def _series(values: PlainColumn) -> pd.Series:
+def _series(name: str, values: PlainColumn) -> pd.Series:
+    if isinstance(values, list) and any(isinstance(value, float) and math.isinf(value) for value in values):
+        # JSON knows no infinity: this was a number, such as 1e999, and is not missing.
+        raise InvalidWindowError(f"the feature {name!r} holds a number that float64 cannot")
     return pd.Series(values, dtype=object) if isinstance(values, list) else values.to_pandas()

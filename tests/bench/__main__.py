@@ -11,6 +11,7 @@ BENCHMARKS = {
     "power": "tests.bench.power:main",
     "drift": "tests.bench.drift:main",
     "memory": "tests.bench.memory:main",
+    "serving": "tests.bench.serving:main",
 }
 
 
