@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import infra.model_package  # noqa: F401 - it sets what MLflow reads when it is imported
 from training.errors import ConfigurationError, RetryableError
@@ -72,6 +72,12 @@ def tolerated(error_code: str) -> Iterator[None]:
     except MlflowException as error:
         if error.error_code != error_code:
             raise
+
+
+def require_database(uri: str) -> None:
+    """Raise OSError where an SQLite file is gone: MLflow would go on with a new, empty one."""
+    if uri.startswith("sqlite:///") and "?" not in uri:
+        Path(unquote(uri.removeprefix("sqlite:///"))).stat()
 
 
 def without_password(text: str) -> str:

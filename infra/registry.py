@@ -16,7 +16,7 @@ from urllib.request import url2pathname
 
 from pydantic_core import to_json
 
-from infra.mlflow_store import EXISTS, MISSING, store_address, tolerated, tracking
+from infra.mlflow_store import EXISTS, MISSING, require_database, store_address, tolerated, tracking
 from infra.model_package import (
     REQUEST_ID,
     VERDICT,
@@ -121,6 +121,7 @@ class Registry:
         """Return all aliases, read in one call; only MLflow's own "no such model" means that none exist."""
         found: dict[str, object] = {}
         with tracking(self.tracking_uri, "read the aliases") as client, tolerated(MISSING):
+            require_database(self.tracking_uri)
             registered = client.get_registered_model(self.model)
             if registered.name != self.model:  # MLflow takes an empty answer for a model without aliases
                 raise MlflowException(f"the answer is about model {registered.name!r}")

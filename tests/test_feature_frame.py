@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from artifacts import SCHEMA, build_artifact, normal_rows, training_request
 from monitoring.feature_frame import feature_frame
 from monitoring.frames import clean_frame
+from training.encoding import ROWS_PER_BLOCK
 from training.errors import InvalidWindowError
-from training.preprocessing import ROWS_PER_BLOCK
 from training.scorer import ROWS_PER_CALL, ROWS_PER_RUN, Scorer
 
 NUMBERS = (

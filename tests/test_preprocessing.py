@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.encoding import CLIP
 from training.errors import InvalidWindowError, TrainingFailedError
-from training.preprocessing import CLIP, MAX_LEVELS, Preprocessing, fit_preprocessing
+from training.preprocessing import MAX_LEVELS, Preprocessing, fit_preprocessing
 from training.types import Column, ColumnKind, FeatureSchema
 
 

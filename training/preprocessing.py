@@ -8,7 +8,7 @@ columns: centred one-hot over the levels seen in training, with one more slot fo
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -17,92 +17,30 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from training.encoding import (
+    FLOAT32_MAX,
+    Array,
+    CategoricalColumn,
+    Encoder,
+    Features,
+    Levels,
+    NumericColumn,
+    compress,
+)
 from training.errors import InvalidWindowError, TrainingFailedError
 from training.types import FeatureSchema
 
-Array = npt.NDArray[np.float64]
-Features = npt.NDArray[np.float32]
 Gather = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 """Concatenates one array per rank, in the order of the ranks; the identity where there is one rank."""
 
-CLIP = 10.0
-"""In standard deviations: what lies further out is abnormal already and must not drown the other columns."""
 HEAVY_TAIL = 10.0
 """A column whose standard deviation exceeds its robust one (IQR / 1.349) by this factor is compressed."""
 CONSTANT = 0.1
 """Of a constant column's value: the change that counts as one deviation; one unit where the value is zero."""
 IQR_OF_NORMAL = 1.349
 """The interquartile range of a standard normal distribution."""
-FLOAT32_MAX = float(np.finfo(np.float32).max)
-ROWS_PER_BLOCK = 4_096
-"""Encoded at a time: what lies between a column's values and its features stays in the cache."""
 MAX_LEVELS = 64
 """Of a categorical column; the rarer levels share the slot of the unseen ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NumericColumn:
-    """`tail` is the robust scale of a heavy-tailed column and None for the others."""
-
-    name: str
-    median: float
-    tail: float | None
-    mean: float
-    deviation: float
-    missing_share: float
-
-    @property
-    def width(self) -> int:
-        """Two with a missing-indicator, which exists only where training saw missing values."""
-        return 2 if self.missing_share > 0 else 1
-
-    def read(self, series: "pd.Series[Any]") -> Array:
-        """Return the values as float64 (rows,), missing ones as NaN; they may share memory with `series`."""
-        return _numbers(series)
-
-    def encode(self, values: npt.NDArray[Any], features: Features) -> None:
-        """Write the features (rows, width) of values (rows,).
-
-        A missing value counts as the median where training has seen missing ones, and otherwise as far
-        out as a value can be: a row must not look normal for want of its values.
-        """
-        missing = ~np.isfinite(values)
-        some_missing = bool(missing.any())
-        present = np.clip(values, -FLOAT32_MAX, FLOAT32_MAX)
-        if some_missing:
-            present[missing] = self.median
-        centred = (_compress(present, self.median, self.tail) - self.mean) / self.deviation
-        features[:, 0] = np.clip(centred, -CLIP, CLIP)
-        if self.missing_share > 0:
-            features[:, 1] = missing - self.missing_share
-        elif some_missing:
-            features[missing, 0] = CLIP
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CategoricalColumn:
-    """The levels of training, most frequent first (None is "missing"), and the share of rows of each."""
-
-    name: str
-    levels: tuple[str | None, ...]
-    shares: tuple[float, ...]
-
-    @property
-    def width(self) -> int:
-        """One feature a level and one for everything else."""
-        return len(self.levels) + 1
-
-    def read(self, series: "pd.Series[Any]") -> npt.NDArray[np.intp]:
-        """Return the position of each row's level among the features (rows,)."""
-        codes, values = _levels(series)
-        position = {level: index for index, level in enumerate(self.levels)}
-        return np.array([position.get(value, len(self.levels)) for value in values], dtype=np.intp)[codes]
-
-    def encode(self, values: npt.NDArray[Any], features: Features) -> None:
-        """Write the features (rows, width) of positions (rows,)."""
-        shares = np.array((*self.shares, 1.0 - sum(self.shares)))
-        features[:] = 0.0 - shares
-        features[np.arange(len(values)), values] = (1.0 - shares)[values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +49,15 @@ class Preprocessing:
 
     numeric: tuple[NumericColumn, ...]
     categorical: tuple[CategoricalColumn, ...]
+    encoder: Encoder = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoder", Encoder.of(self.numeric, self.categorical))
 
     @property
     def width(self) -> int:
         """The number of features of one row."""
-        return sum(column.width for column in self._columns)
-
-    @property
-    def _columns(self) -> tuple[NumericColumn | CategoricalColumn, ...]:
-        return (*self.numeric, *self.categorical)
+        return self.encoder.width
 
     def transform(self, frame: pd.DataFrame) -> Features:
         """Encode the rows of `frame`; columns are found by name, others are ignored.
@@ -127,20 +65,18 @@ class Preprocessing:
         Raises:
             InvalidWindowError: A column is missing, or a numeric one holds something that is no number.
         """
-        _require(frame, [column.name for column in self._columns])
-        columns = [(column, column.read(frame[column.name])) for column in self._columns]
-        features = np.empty((len(frame), self.width), dtype=np.float32)
-        for start in range(0, len(frame), ROWS_PER_BLOCK):
-            block = slice(start, start + ROWS_PER_BLOCK)
-            left = 0
-            for column, values in columns:
-                column.encode(values[block], features[block, left : left + column.width])
-                left += column.width
-        return features
+        _require(frame, [*self.encoder.names, *(column.name for column in self.categorical)])
+        return self.encoder.encode(
+            len(frame), lambda name: _numbers(frame[name]), lambda name: _levels(frame[name])
+        )
 
     def to_json(self) -> str:
         """Return everything `from_json` needs, floats to the last digit."""
-        return json.dumps(asdict(self), indent=1) + "\n"
+        columns = {
+            "numeric": [asdict(column) for column in self.numeric],
+            "categorical": [asdict(column) for column in self.categorical],
+        }
+        return json.dumps(columns, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Preprocessing":
@@ -191,7 +127,7 @@ def _fit_numeric(name: str, column: Array) -> NumericColumn:
     column[missing] = median
     robust = (upper - lower) / IQR_OF_NORMAL
     tail = float(robust) if 0 < robust < column.std() / HEAVY_TAIL else None
-    compressed = _compress(column, float(median), tail)
+    compressed = column if tail is None else compress(column, float(median), tail)
     mean, deviation = float(compressed.mean()), float(compressed.std())
     constant = not deviation > 1e-9 * float(np.abs(compressed).max())
     return NumericColumn(
@@ -227,10 +163,6 @@ def _counts(series: "pd.Series[Any]", gather: Gather) -> Counter[str | None]:
     return counts
 
 
-def _compress(values: Array, median: float, tail: float | None) -> Array:
-    return values if tail is None else np.arcsinh((values - median) / tail)
-
-
 def _numbers(series: "pd.Series[Any]") -> Array:
     """Return a numeric column as float64, missing values as NaN; it may share memory with the column."""
     if pd.api.types.is_numeric_dtype(series) and not pd.api.types.is_complex_dtype(series):
@@ -254,7 +186,7 @@ def _bounded(values: Array) -> Array:
     return np.where(np.isfinite(values), np.clip(values, -FLOAT32_MAX, FLOAT32_MAX), values)
 
 
-def _levels(series: "pd.Series[Any]") -> tuple[npt.NDArray[np.intp], list[str | None]]:
+def _levels(series: "pd.Series[Any]") -> Levels:
     """Return a code per row and the level of each code: text, or None for what is missing."""
     try:
         codes, values = pd.factorize(series, use_na_sentinel=False)

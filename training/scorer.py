@@ -10,6 +10,7 @@ import pandas as pd
 from pydantic import TypeAdapter
 
 from training import artifact
+from training.encoding import Features
 from training.preprocessing import Preprocessing
 from training.types import FeatureSchema, Threshold
 
@@ -29,8 +30,8 @@ class Scorer:
     session: onnxruntime.InferenceSession
 
     @classmethod
-    def load(cls, folder: Path) -> "Scorer":
-        """Load a sealed artifact after checking it against its manifest.
+    def load(cls, folder: Path, *, threads: int = 1) -> "Scorer":
+        """Load a sealed artifact after checking it against its manifest; `threads` as for `open_network`.
 
         Raises:
             InvalidArtifactError: The folder is not a complete, unchanged artifact.
@@ -40,7 +41,7 @@ class Scorer:
             schema=TypeAdapter(FeatureSchema).validate_json((folder / artifact.SCHEMA).read_bytes()),
             threshold=TypeAdapter(Threshold).validate_json((folder / artifact.THRESHOLD).read_bytes()),
             preprocessing=Preprocessing.from_json((folder / artifact.PREPROCESSING).read_text()),
-            session=open_network((folder / artifact.NETWORK).read_bytes(), threads=1),
+            session=open_network((folder / artifact.NETWORK).read_bytes(), threads=threads),
         )
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float64]:
@@ -50,6 +51,10 @@ class Scorer:
             InvalidWindowError: A feature is missing or is not of its column's kind.
         """
         return score_rows(self.session, self.preprocessing, frame)
+
+    def score_features(self, features: Features) -> npt.NDArray[np.float64]:
+        """Return one score per row of `features` (rows, width), as `preprocessing` has encoded them."""
+        return _run(self.session, features)
 
 
 def open_network(network: bytes, *, threads: int = 0) -> onnxruntime.InferenceSession:
@@ -68,11 +73,17 @@ def score_rows(
     Raises:
         InvalidWindowError: A feature is missing or is not of its column's kind.
     """
-    (name,) = [item.name for item in session.get_inputs()]
     scores = np.empty(len(frame))
     for start in range(0, len(frame), ROWS_PER_CALL):
-        features = preprocessing.transform(frame.iloc[start : start + ROWS_PER_CALL])
-        for first in range(0, len(features), ROWS_PER_RUN):
-            (run,) = session.run(None, {name: features[first : first + ROWS_PER_RUN]})
-            scores[start + first : start + first + len(run)] = run.reshape(-1)
+        part = slice(start, start + ROWS_PER_CALL)
+        scores[part] = _run(session, preprocessing.transform(frame.iloc[part]))
+    return scores
+
+
+def _run(session: onnxruntime.InferenceSession, features: Features) -> npt.NDArray[np.float64]:
+    (network_input,) = session.get_inputs()
+    scores = np.empty(len(features))
+    for start in range(0, len(features), ROWS_PER_RUN):
+        part = slice(start, start + ROWS_PER_RUN)
+        scores[part] = session.run(None, {network_input.name: features[part]})[0].reshape(-1)
     return scores

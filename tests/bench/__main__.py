@@ -12,6 +12,7 @@ BENCHMARKS = {
     "drift": "tests.bench.drift:main",
     "memory": "tests.bench.memory:main",
     "scoring": "tests.bench.scoring:main",
+    "serving": "tests.bench.serving:main",
 }
 
 

@@ -1,0 +1,80 @@
+"""Lists and Arrow arrays as features, without a data frame, which is most of what one row would cost.
+
+Only what is plainly of its kind is taken here. Everything else goes the way of every window, through
+`clean_frame`, which then either knows better or says what is wrong; so that both ways mean the same.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from monitoring.frames import FloatArray, clean_frame
+from training.encoding import Features, Levels
+from training.errors import InvalidWindowError
+from training.scorer import Scorer
+
+PlainColumn: TypeAlias = "list[Any] | pa.Array"
+"""The values of a column, None for what is missing."""
+
+NOTHING = type(None)
+
+
+def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer) -> Features:
+    """Encode `columns`, which hold every feature once and `rows` values each; returns (rows, width).
+
+    Raises:
+        InvalidWindowError: A feature is not of its kind.
+    """
+    numbers = {name: plain_numbers(columns[name]) for name in scorer.schema.names("numeric")}
+    levels = {name: plain_levels(columns[name]) for name in scorer.schema.names("categorical")}
+    known_numbers = {name: values for name, values in numbers.items() if values is not None}
+    known_levels = {name: values for name, values in levels.items() if values is not None}
+    if len(known_numbers) == len(numbers) and len(known_levels) == len(levels):
+        return scorer.preprocessing.encoder.encode(rows, known_numbers.__getitem__, known_levels.__getitem__)
+    frame = pd.DataFrame({name: _series(name, columns[name]) for name in scorer.schema.names()})
+    return scorer.preprocessing.transform(clean_frame(frame, scorer.schema))
+
+
+def plain_numbers(values: PlainColumn) -> FloatArray | None:
+    """Return float64 (rows,) with NaN for what is missing; None where this is no plain column of numbers."""
+    if isinstance(values, list):
+        types = set(map(type, values))
+        if not (types <= {int, float, NOTHING} or types <= {bool, NOTHING}):
+            return None
+        try:
+            numbers = np.array(values, dtype=np.float64)
+        except OverflowError:  # an integer beyond float64
+            return None
+        return None if np.isinf(numbers).any() else numbers
+    kind = values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        return None
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def plain_levels(values: PlainColumn) -> Levels | None:
+    """Return the texts as codes and levels; None where this is no plain column of texts."""
+    if isinstance(values, list):
+        if not set(map(type, values)) <= {str, NOTHING}:
+            return None
+        positions: dict[str | None, int] = {}
+        codes = [positions.setdefault(value, len(positions)) for value in values]
+        return np.array(codes, dtype=np.intp), list(positions)
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return None
+    coded = values.dictionary_encode()
+    texts: list[str | None] = coded.dictionary.to_pylist()
+    codes = coded.indices.cast(pa.int64()).fill_null(len(texts))
+    return codes.to_numpy(zero_copy_only=False).astype(np.intp), [*texts, None]
+
+
+def _series(name: str, values: PlainColumn) -> pd.Series:
+    if isinstance(values, list) and any(isinstance(value, float) and math.isinf(value) for value in values):
+        # JSON knows no infinity: this was a number, such as 1e999, and is not missing.
+        raise InvalidWindowError(f"the feature {name!r} holds a number that float64 cannot")
+    return pd.Series(values, dtype=object) if isinstance(values, list) else values.to_pandas()
