@@ -1,7 +1,6 @@
 """The command `floodmark serve`."""
 
 import os
-import socket
 import sys
 from datetime import UTC, datetime
 from typing import Annotated
@@ -9,8 +8,8 @@ from typing import Annotated
 import typer
 
 from flows.cli import Config, Home, Model, app, silence_usage_reports
+from infra.asgi import bind, run
 from infra.settings import load_settings
-from training.errors import ConfigurationError
 
 REGISTRY_CLIENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -39,8 +38,8 @@ def serve(
     silence_usage_reports()
     for variable, value in REGISTRY_CLIENT.items():
         os.environ.setdefault(variable, value)
-    with listen(host, port) as listening:
-        from infra.http_scorer import build_app, run  # noqa: PLC0415 - MLflow is heavy
+    with bind(host, port) as listening:
+        from infra.http_scorer import build_app  # noqa: PLC0415 - MLflow is heavy
         from infra.registry import Registry  # noqa: PLC0415 - likewise
         from infra.served_champion import ChampionFollower  # noqa: PLC0415 - likewise
 
@@ -55,21 +54,6 @@ def serve(
         sys.setswitchinterval(SWITCH_SECONDS)
         run(build_app(follower, settings.model), listening)
     tell("stopped")
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Take the port before anything else is done.
-
-    Raises:
-        ConfigurationError: It cannot be listened on.
-    """
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot listen on {host}:{port}: {error}", hint="name a free --port, or another --host"
-        ) from error
 
 
 def tell(line: str) -> None:

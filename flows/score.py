@@ -17,7 +17,7 @@ import pyarrow as pa
 from flows.installation import Champion
 from infra.scored_file import check_target, read_batches, writing
 from infra.tables import CsvFormat
-from monitoring.feature_frame import feature_frame
+from monitoring.plain_columns import encode_batch
 from training.errors import InvalidWindowError
 
 Item = TypeVar("Item")
@@ -78,7 +78,7 @@ def with_scores(batch: pa.RecordBatch, champion: Champion) -> pa.RecordBatch:
     """
     if taken := [name for name in ADDED if name in batch.schema.names]:
         raise InvalidWindowError(f"the input has columns named {', '.join(taken)}, which are to be added")
-    scores = champion.scorer.score(feature_frame(batch, champion.schema))
+    scores = champion.scorer.score_features(encode_batch(batch, champion.scorer))
     if broken := int((~np.isfinite(scores)).sum()):
         raise InvalidWindowError(f"{broken} of {len(scores)} scores are not finite; nothing was written")
     threshold, rows = champion.scorer.threshold.value, len(scores)

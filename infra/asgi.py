@@ -8,7 +8,8 @@ import uvicorn
 
 from training.errors import ConfigurationError
 
-GRACE_SECONDS = 10
+GRACE_SECONDS = 30
+"""After a signal, for requests in flight."""
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -1,15 +1,13 @@
 """The HTTP scorer: an app that answers with the champion's scores, and the server that it runs in."""
 
 import asyncio
-import signal
-import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
-import uvicorn
+import orjson
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
@@ -24,8 +22,6 @@ from training.errors import FloodmarkError, InvalidWindowError
 
 SMALL_BODY_BYTES = 16 << 10
 """What is scored in a millisecond or two, so that handing it to a thread would cost more."""
-GRACE_SECONDS = 30
-"""After a signal, for requests in flight."""
 ALLOWED_STATUS = {TooLargeError: 413, UnknownContentError: 415, InvalidWindowError: 422}
 NOT_READY = Problem(
     error="there is no champion yet", hint="ask GET /health/ready for the reason, and try again"
@@ -114,10 +110,11 @@ async def answer_to(
         "model": model,
         "model_version": served.version,
         "threshold": threshold,
-        "anomaly_score": scores.tolist(),
-        "is_anomaly": flags.tolist(),
+        "anomaly_score": scores,
+        "is_anomaly": flags,
     }
-    return _json(200, answer), flags
+    content = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(content, media_type="application/json"), flags
 
 
 def score_body(
@@ -186,17 +183,6 @@ def described(served: Served, model: str) -> ServedModel:
         target_alert_rate=threshold.target_alert_rate,
         features=[Feature(name=column.name, kind=column.kind) for column in served.scorer.schema.features],
     )
-
-
-def run(app: FastAPI, listening: socket.socket) -> None:
-    """Answer on a bound socket until SIGTERM or SIGINT; requests in flight are answered first."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        # Uvicorn raises the signal again when it has stopped; it has done its part then.
-        signal.signal(number, lambda *_: None)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-    )
-    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _json(status: int, content: object) -> Response:

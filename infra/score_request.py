@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic_core import from_json
 
 from monitoring.plain_columns import PlainColumn
 from training.errors import FloodmarkError, InvalidWindowError
@@ -54,7 +54,7 @@ def read_request(body: bytes, content_type: str, schema: FeatureSchema) -> Score
 
 def _read_json(body: bytes, schema: FeatureSchema) -> ScoreRequest:
     try:
-        document = from_json(body, allow_inf_nan=False, cache_strings="keys")
+        document = orjson.loads(body)
     except ValueError as error:
         raise InvalidWindowError(f"the body is not valid JSON: {error}", hint=f"it is {SHAPES}") from error
     match document:

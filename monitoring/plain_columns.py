@@ -1,4 +1,4 @@
-"""Lists and Arrow arrays as features, without a data frame, which is most of what one row would cost.
+"""Lists and Arrow arrays as features, without a data frame and without one Python object per cell.
 
 Only what is plainly of its kind is taken here. Everything else goes the way of every window, through
 `clean_frame`, which then either knows better or says what is wrong; so that both ways mean the same.
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from monitoring.batch_column import NOT_UTF8
 from monitoring.frames import FloatArray, clean_frame
 from training.encoding import Features, Levels
 from training.errors import InvalidWindowError
@@ -23,6 +24,19 @@ PlainColumn: TypeAlias = "list[Any] | pa.Array"
 NOTHING = type(None)
 
 
+def encode_batch(batch: pa.RecordBatch, scorer: Scorer) -> Features:
+    """Encode the features of a batch, which may hold other columns too; returns (rows, width).
+
+    Raises:
+        InvalidWindowError: A feature is missing, repeated, or not of its kind.
+    """
+    names = scorer.schema.names()
+    for name in names:
+        if (count := len(batch.schema.get_all_field_indices(name))) != 1:
+            raise InvalidWindowError(f"the feature {name!r} stands in the rows {count} times, not once")
+    return encode_columns(batch.num_rows, {name: batch.column(name) for name in names}, scorer)
+
+
 def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer) -> Features:
     """Encode `columns`, which hold every feature once and `rows` values each; returns (rows, width).
 
@@ -30,7 +44,7 @@ def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer
         InvalidWindowError: A feature is not of its kind.
     """
     numbers = {name: plain_numbers(columns[name]) for name in scorer.schema.names("numeric")}
-    levels = {name: plain_levels(columns[name]) for name in scorer.schema.names("categorical")}
+    levels = {name: plain_levels(name, columns[name]) for name in scorer.schema.names("categorical")}
     known_numbers = {name: values for name, values in numbers.items() if values is not None}
     known_levels = {name: values for name, values in levels.items() if values is not None}
     if len(known_numbers) == len(numbers) and len(known_levels) == len(levels):
@@ -56,8 +70,12 @@ def plain_numbers(values: PlainColumn) -> FloatArray | None:
     return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
-def plain_levels(values: PlainColumn) -> Levels | None:
-    """Return the texts as codes and levels; None where this is no plain column of texts."""
+def plain_levels(name: str, values: PlainColumn) -> Levels | None:
+    """Return the texts as codes and levels; None where this is no plain column of texts.
+
+    Raises:
+        InvalidWindowError: A text is not UTF-8.
+    """
     if isinstance(values, list):
         if not set(map(type, values)) <= {str, NOTHING}:
             return None
@@ -68,7 +86,10 @@ def plain_levels(values: PlainColumn) -> Levels | None:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return None
     coded = values.dictionary_encode()
-    texts: list[str | None] = coded.dictionary.to_pylist()
+    try:
+        texts: list[str | None] = coded.dictionary.to_pylist()
+    except UnicodeDecodeError as error:
+        raise InvalidWindowError(f"the feature {name!r} is categorical but holds {NOT_UTF8}") from error
     codes = coded.indices.cast(pa.int64()).fill_null(len(texts))
     return codes.to_numpy(zero_copy_only=False).astype(np.intp), [*texts, None]
 

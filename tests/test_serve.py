@@ -425,7 +425,7 @@ def test_it_waits_for_its_first_champion_and_ends_after_the_request_in_flight(
 def test_wrong_use_is_told_and_exits_with_two(home: Path, server: Server, tmp_path: Path) -> None:
     port = server.url.rsplit(":", 1)[1]
     taken = floodmark("serve", "--home", home, "--port", port, cwd=tmp_path)
-    assert (taken.returncode, f"cannot listen on 127.0.0.1:{port}" in taken.stderr) == (2, True)
+    assert (taken.returncode, f"cannot listen at 127.0.0.1:{port}" in taken.stderr) == (2, True)
     wrong = floodmark(
         "serve", "--port", "0", cwd=tmp_path, env={"FLOODMARK_TRACKING_URI": "ftp://127.0.0.1/x"}
     )

@@ -19,7 +19,7 @@ Levels = tuple[npt.NDArray[np.intp], Sequence[str | None]]
 CLIP = 10.0
 """In standard deviations: what lies further out is abnormal already and must not drown the other columns."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-ROWS_PER_BLOCK = 1_024
+ROWS_PER_BLOCK = 4_096
 """Encoded at a time: what lies between values and features stays in the cache."""
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from artifacts import SCHEMA, build_artifact, normal_rows, training_request
-from monitoring.feature_frame import feature_frame
 from monitoring.frames import clean_frame
+from monitoring.plain_columns import encode_batch
 from training.encoding import ROWS_PER_BLOCK
 from training.errors import InvalidWindowError
 from training.scorer import ROWS_PER_CALL, ROWS_PER_RUN, Scorer
@@ -33,7 +33,7 @@ NAMES = SCHEMA.names()
 
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> Scorer:
-    folder = tmp_path_factory.mktemp("feature-frame") / "artifact"
+    folder = tmp_path_factory.mktemp("columns") / "artifact"
     build_artifact(folder, training_request())
     return Scorer.load(folder)
 
@@ -68,11 +68,11 @@ def test_types_order_and_cuts_change_no_score(
     values = dict(zip(NAMES, map(column, zip(*rows, strict=True), kinds), strict=True))
     table = pa.table({name: values[name] for name in order})
     (whole,) = table.to_batches()
-    np.testing.assert_array_equal(scorer.score(feature_frame(whole, SCHEMA)), scorer.score(known))
-    parts = [feature_frame(batch, SCHEMA) for batch in table.to_batches(max_chunksize=cut)]
-    features = np.concatenate([scorer.preprocessing.transform(part) for part in parts])
+    np.testing.assert_array_equal(scorer.score_features(encode_batch(whole, scorer)), scorer.score(known))
+    parts = [encode_batch(batch, scorer) for batch in table.to_batches(max_chunksize=cut)]
+    features = np.concatenate(parts)
     np.testing.assert_array_equal(features, scorer.preprocessing.transform(known))
-    scores = np.concatenate([scorer.score(part) for part in parts])
+    scores = np.concatenate([scorer.score_features(part) for part in parts])
     np.testing.assert_allclose(scores, scorer.score(known), rtol=1e-5, atol=1e-6)
 
 
@@ -94,32 +94,32 @@ WRONG: dict[str, tuple[pa.Array, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_another_kind_is_the_error_of_clean_frame(case: str) -> None:
+def test_another_kind_is_the_error_of_clean_frame(scorer: Scorer, case: str) -> None:
     values, said = WRONG[case]
     batch = pa.RecordBatch.from_pandas(normal_rows(2)).drop_columns("level").append_column("level", values)
     with pytest.raises(InvalidWindowError, match=said) as caught:
-        feature_frame(batch, SCHEMA)
+        encode_batch(batch, scorer)
     with pytest.raises(InvalidWindowError) as expected:
         clean_frame(batch.to_pandas(), SCHEMA)
     assert str(caught.value) == str(expected.value)
 
 
-def test_numbers_among_categories_repeated_and_missing_features_are_refused() -> None:
+def test_numbers_among_categories_repeated_and_missing_features_are_refused(scorer: Scorer) -> None:
     batch = pa.RecordBatch.from_pandas(normal_rows(2))
     pumps = batch.drop_columns("pump").append_column("pump", pa.array([1, 2]))
     with pytest.raises(InvalidWindowError, match="'pump' is categorical but holds numbers such as 1"):
-        feature_frame(pumps, SCHEMA)
-    with pytest.raises(InvalidWindowError, match="'flow' stands in the frame 2 times"):
-        feature_frame(batch.append_column("flow", batch["flow"]), SCHEMA)
-    with pytest.raises(InvalidWindowError, match="'flow' stands in the frame 0 times"):
-        feature_frame(batch.drop_columns("flow"), SCHEMA)
+        encode_batch(pumps, scorer)
+    with pytest.raises(InvalidWindowError, match="'flow' stands in the rows 2 times"):
+        encode_batch(batch.append_column("flow", batch["flow"]), scorer)
+    with pytest.raises(InvalidWindowError, match="'flow' stands in the rows 0 times"):
+        encode_batch(batch.drop_columns("flow"), scorer)
 
 
-def test_text_that_is_not_utf_8_is_refused() -> None:
+def test_text_that_is_not_utf_8_is_refused(scorer: Scorer) -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xff\xfe", b"ok"]).buffers())
     batch = pa.RecordBatch.from_pandas(normal_rows(2)).drop_columns("pump").append_column("pump", broken)
     with pytest.raises(InvalidWindowError, match="'pump' is categorical but holds text that is not UTF-8"):
-        feature_frame(batch, SCHEMA)
+        encode_batch(batch, scorer)
 
 
 def test_a_dictionary_that_repeats_a_text_and_holds_a_null_is_read(scorer: Scorer) -> None:
@@ -127,6 +127,7 @@ def test_a_dictionary_that_repeats_a_text_and_holds_a_null_is_read(scorer: Score
     odd = pa.DictionaryArray.from_arrays([0, 1, 2, None], pa.array(["south", "south", None]))
     plain = pa.array(["south", "south", None, None])
     read, expected = (
-        scorer.score(feature_frame(batch.append_column("pump", pump), SCHEMA)) for pump in (odd, plain)
+        scorer.score_features(encode_batch(batch.append_column("pump", pump), scorer))
+        for pump in (odd, plain)
     )
     np.testing.assert_array_equal(read, expected)
