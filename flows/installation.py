@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
@@ -35,6 +36,7 @@ class Champion:
     request: TrainingRequest
     reference: ChampionReference
     profile: WindowProfile
+    calibration_scores: np.ndarray  # (calibration rows,) float64
 
     @property
     def schema(self) -> FeatureSchema:
@@ -125,6 +127,7 @@ class Installation:
                 encode=scorer.preprocessing.transform,
             ),
             profile=profile_frame(rows, scorer.schema, seed=self.settings.training.seed),
+            calibration_scores=np.load(folder / artifact.CALIBRATION_SCORES, allow_pickle=False),
         )
 
 

@@ -18,6 +18,7 @@ from flows.installation import Champion
 from infra.scored_file import check_target, read_batches, writing
 from infra.tables import CsvFormat
 from monitoring.plain_columns import encode_batch
+from training.conformal import Counts, discovery_mark, level_counts
 from training.errors import InvalidWindowError
 
 Item = TypeVar("Item")
@@ -34,8 +35,19 @@ class Scored:
     alerts: int
 
 
-def score_file(champion: Champion, source: Path, out: Path, csv: CsvFormat, *, force: bool) -> Scored:
+def score_file(  # noqa: PLR0913 - the options of the command
+    champion: Champion,
+    source: Path,
+    out: Path,
+    csv: CsvFormat,
+    *,
+    force: bool,
+    false_discovery_rate: float | None = None,
+) -> Scored:
     """Write the rows of `source` with score, flood mark, alert and version beside them.
+
+    With a `false_discovery_rate`, the mark is not the model's but this file's: the expected share of normal
+    rows among its alerts is at most that. The file is then read twice.
 
     Raises:
         ConfigurationError: A path is wrong, or `out` exists and `force` is not given.
@@ -43,9 +55,12 @@ def score_file(champion: Champion, source: Path, out: Path, csv: CsvFormat, *, f
     """
     check_target(out, source, force=force)
     texts = frozenset(champion.schema.names("categorical"))
+    mark = champion.scorer.threshold.value
+    if false_discovery_rate is not None:
+        mark = mark_of(champion, read_batches(source, csv, texts=texts), false_discovery_rate)
     read = read_batches(source, csv, texts=texts)
     rows = alerts = 0
-    with closing(in_order(partial(with_scores, champion=champion), read)) as batches:
+    with closing(in_order(partial(with_scores, champion=champion, mark=mark), read)) as batches:
         first = next(batches, None)
         if first is None:
             raise InvalidWindowError(f"{source} holds no rows; nothing was written")
@@ -69,7 +84,19 @@ def in_order(work: Callable[[Item], Done], items: Iterable[Item]) -> Generator[D
             yield begun.popleft().result()
 
 
-def with_scores(batch: pa.RecordBatch, champion: Champion) -> pa.RecordBatch:
+def mark_of(champion: Champion, batches: Iterable[pa.RecordBatch], false_discovery_rate: float) -> float:
+    """Return the mark above which these rows are discoveries: their conformal p-values are counted."""
+    calibration = champion.calibration_scores
+
+    def count(batch: pa.RecordBatch) -> Counts:
+        return level_counts(calibration, finite_scores(batch, champion))
+
+    with closing(in_order(count, batches)) as counted:
+        counts = sum(counted, start=np.zeros(calibration.size + 1, dtype=np.int64))
+    return discovery_mark(calibration, counts, false_discovery_rate)
+
+
+def with_scores(batch: pa.RecordBatch, champion: Champion, mark: float) -> pa.RecordBatch:
     """Append the four columns to a batch of rows.
 
     Raises:
@@ -78,17 +105,27 @@ def with_scores(batch: pa.RecordBatch, champion: Champion) -> pa.RecordBatch:
     """
     if taken := [name for name in ADDED if name in batch.schema.names]:
         raise InvalidWindowError(f"the input has columns named {', '.join(taken)}, which are to be added")
-    scores = champion.scorer.score_features(encode_batch(batch, champion.scorer))
-    if broken := int((~np.isfinite(scores)).sum()):
-        raise InvalidWindowError(f"{broken} of {len(scores)} scores are not finite; nothing was written")
-    threshold, rows = champion.scorer.threshold.value, len(scores)
+    scores = finite_scores(batch, champion)
+    rows = len(scores)
     added = {
         "anomaly_score": pa.array(scores),
-        "threshold": pa.repeat(threshold, rows),
-        "is_anomaly": pa.array(scores > threshold),
+        "threshold": pa.repeat(mark, rows),
+        "is_anomaly": pa.array(scores > mark),
         "model_version": pa.repeat(champion.version, rows),
     }
     fields = [pa.field(name, values.type) for name, values in added.items()]
     return pa.RecordBatch.from_arrays(
         [*batch.columns, *added.values()], schema=pa.schema([*batch.schema, *fields])
     )
+
+
+def finite_scores(batch: pa.RecordBatch, champion: Champion) -> np.ndarray:
+    """Return the champion's scores of a batch (rows,).
+
+    Raises:
+        InvalidWindowError: A feature is missing or of another kind, or a score is not finite.
+    """
+    scores = champion.scorer.score_features(encode_batch(batch, champion.scorer))
+    if broken := int((~np.isfinite(scores)).sum()):
+        raise InvalidWindowError(f"{broken} of {len(scores)} scores are not finite; nothing was written")
+    return scores

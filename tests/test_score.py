@@ -52,6 +52,30 @@ def test_rows_in_many_batches_get_the_scores_of_the_whole(champion: Champion, tm
     assert counted == Scored(rows=len(rows), alerts=int(frame["is_anomaly"].sum()))
 
 
+def test_a_false_discovery_rate_is_that_of_the_whole_file(champion: Champion, tmp_path: Path) -> None:
+    """Of normal rows alone next to none stands out; of anomalies among them nearly all, and few others."""
+    normal = normal_rows(4_000, seed=8)
+    odd = normal_rows(200, seed=9, shift=3.0)
+    mixed = pd.concat([normal, odd], ignore_index=True)
+    for name, rows in (("normal", normal), ("mixed", mixed)):
+        rows.to_parquet(tmp_path / f"{name}.parquet", row_group_size=500)
+        score_file(
+            champion,
+            tmp_path / f"{name}.parquet",
+            tmp_path / f"{name}-out.parquet",
+            CsvFormat(),
+            force=False,
+            false_discovery_rate=0.1,
+        )
+    quiet = pd.read_parquet(tmp_path / "normal-out.parquet")
+    assert quiet["is_anomaly"].mean() < 0.005
+    found = pd.read_parquet(tmp_path / "mixed-out.parquet")
+    assert len(set(found["threshold"])) == 1
+    assert (found["is_anomaly"] == (found["anomaly_score"] > found["threshold"])).all()
+    assert found["is_anomaly"][len(normal) :].mean() > 0.9
+    assert 0 < found["is_anomaly"][: len(normal)].sum() / found["is_anomaly"].sum() < 0.25
+
+
 def test_columns_that_are_no_features_come_out_as_they_went_in(champion: Champion, tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pandas(normal_rows(300), preserve_index=False)
     for name, values in {
