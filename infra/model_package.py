@@ -23,6 +23,8 @@ MLFLOW_DEFAULTS = {
     "MLFLOW_UV_AUTO_DETECT": "false",
     # Twelve seconds of patience; MLflow's seven retries hang for minutes, and the flows retry by themselves.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    # MLflow waits two minutes for each answer of a server that hangs.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 for _name, _value in MLFLOW_DEFAULTS.items():  # MLflow reads them as it is imported; what is set outside wins
     os.environ.setdefault(_name, _value)

@@ -13,23 +13,22 @@ import pandas as pd
 import pytest
 from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
 from prefect.blocks.system import Secret
-from prefect.settings import PREFECT_API_URL, temporary_settings
 from pydantic import SecretStr
 
 from command import floodmark
 from flows.cli import main
-from flows.events import flush
 from flows.installation import Installation
 from flows.loop import take
 from flows.notify import block_sender
 from histories import bootstrap, quarantined, window
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
-from infra.prefect_server import API_URL, prefect_environment
+from infra.prefect_server import API_URL
 from infra.settings import load_settings
 from monitoring.history import History
 from monitoring.next_step import TakeWindow
 from monitoring.records import AlertRecord, ChannelOutcome, FailureRecord, SnoozeRecord
+from prefect_api import prefect_api
 from receiver import CLOSE, receiver
 from test_channels import MESSAGE
 from training.errors import FloodmarkError
@@ -56,15 +55,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The API of a temporary Prefect server, whose database is in a home."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", "set by the server, restored by this line")
-        environment.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        environment.delenv(API_URL, raising=False)
-        with prefect_environment(tmp_path_factory.mktemp("prefect")) as wait_for_api:
-            wait_for_api()
-            with temporary_settings({PREFECT_API_URL: os.environ[API_URL]}):
-                yield os.environ[API_URL]
-                flush()
+    with prefect_api(tmp_path_factory.mktemp("prefect")) as url:
+        yield url
 
 
 def write_day(source: Path, day: int, *, times: str) -> None:

@@ -4,6 +4,7 @@ import pickle
 import re
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,21 @@ def test_a_person_who_promotes_while_the_gates_run_is_not_overruled(installation
         decide(installation, judging, "3", (passed,))
     look(installation)
     assert standing(installation) == ("1", "1", 4)
+
+
+def test_two_trainings_that_end_at_once_leave_one_version(installation: Installation, tmp_path: Path) -> None:
+    wanted = training_request(seed=5, model=installation.settings.model)
+    result = build_artifact(tmp_path / "both", wanted)
+
+    def register(_: int) -> str:
+        return reopened(installation).registry.register(wanted, result, reason="test")
+
+    with ThreadPoolExecutor(4) as pool:
+        versions = set(pool.map(register, range(4)))
+    assert len(versions) == 1
+    found = client(installation).search_model_versions(f"name = '{installation.settings.model}'")
+    requests = [version.tags["floodmark.request_id"] for version in found]
+    assert requests.count(wanted.id) == 1
 
 
 class Fault:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -481,12 +482,18 @@ def test_a_tracking_server_serves_it_all_and_one_that_is_down_is_not_an_empty_on
             call()
 
 
+HANGING = 0
+
+
 class Answer(BaseHTTPRequestHandler):
     """Answers every request with the status and body that the server was given."""
 
     def do_GET(self) -> None:
         """Answer."""
         status, body = self.server.answer  # type: ignore[attr-defined] # set by the test
+        if status == HANGING:
+            time.sleep(2)  # beyond the client's patience in this test
+            return
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -519,6 +526,7 @@ def stub() -> Iterator[ThreadingHTTPServer]:
         (200, b"<html>please log in</html>"),
         (200, b""),
         (200, b"{}"),
+        (HANGING, b""),
     ],
 )
 def test_only_mlflows_own_answer_means_that_there_is_no_champion(
@@ -529,6 +537,7 @@ def test_only_mlflows_own_answer_means_that_there_is_no_champion(
     body: bytes,
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     remote = dataclasses.replace(
         registry, model="pumps", tracking_uri=f"http://someone:secret@127.0.0.1:{stub.server_port}"
     )

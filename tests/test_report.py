@@ -1,6 +1,5 @@
 """Pages through the flow `monitor`, with a real store, MLflow and Prefect server."""
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +11,10 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.sorting import ArtifactSort
-from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from artifacts import build_artifact, normal_rows, training_request
 from flows.alerting import site_of
 from flows.console import page_of as page_of_record
-from flows.events import flush
 from flows.installation import Installation
 from flows.judge import judge
 from flows.monitor import monitor
@@ -26,11 +23,11 @@ from flows.report import ScoredRows, report_window
 from flows.retrain import JUDGE_ROWS
 from flows.settle import follow
 from histories import judged, settled, trained
-from infra.prefect_server import API_URL, prefect_environment
 from infra.settings import Settings, load_settings
 from monitoring.frames import clean_frame
 from monitoring.records import PromotionRecord, WindowRecord
 from monitoring.retraining import RetrainingDecision
+from prefect_api import prefect_api
 from training.types import DriftStatus, PromotionOutcome
 
 pytestmark = pytest.mark.filterwarnings(
@@ -41,15 +38,8 @@ pytestmark = pytest.mark.filterwarnings(
 @pytest.fixture(scope="module", autouse=True)
 def _api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Run a temporary Prefect server."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PREFECT_HOME", "set by the server, restored by this line")
-        environment.setenv("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        environment.delenv(API_URL, raising=False)
-        with prefect_environment(tmp_path_factory.mktemp("prefect")) as wait_for_api:
-            wait_for_api()
-            with temporary_settings({PREFECT_API_URL: os.environ[API_URL]}):
-                yield
-                flush()
+    with prefect_api(tmp_path_factory.mktemp("prefect")):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -183,6 +183,8 @@ def test_the_result_tells_what_was_trained(job: TrainingJob, result: TrainingRes
     lineage = json.loads((Path(result.artifact) / artifact.LINEAGE).read_text())
     assert lineage["request_id"] == job.request.id
     assert lineage["versions"]["horovod"] == "0.28.1"
+    assert 0 <= lineage["onnx_parity"] < 1e-4
+    assert len(lineage["code_sha256"]) == 64
 
 
 def test_a_finished_training_is_not_repeated(job: TrainingJob, result: TrainingResult) -> None:

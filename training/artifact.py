@@ -5,7 +5,8 @@ network.onnx             float32 features (rows, width) -> score (rows,)
 preprocessing.json       raw columns -> features
 schema.json              the feature schema
 threshold.json           the flood mark
-lineage.json             the request, versions and figures of the training
+lineage.json             the request, code, library versions and figures of the training, and how far the
+                         exported network scores from the trained one (onnx_parity)
 calibration_scores.npy   float64 (calibration rows,)
 reference.parquet        a sample of the raw training and calibration rows, as they arrived ...
 held_out.parquet         ... and of those not trained on: what drift checks compare with

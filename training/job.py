@@ -4,6 +4,7 @@ Rank 0 writes the artifact and, last of all, `result.json` into the job's output
 writes `error-rank-<rank>.json` there; its exit code says whether the same job may succeed later.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -73,7 +74,8 @@ def train(job: TrainingJob) -> None:
     network = distributed.gather(np.frombuffer(exported, dtype=np.uint8)).tobytes()
     session = open_network(network, threads=_threads())
     held_out = read_shard(Path(job.calibration_rows), columns, rank, size)
-    distributed.fail_together(_disparity(fitted, session, preprocessing, held_out.head(CHECKED_ROWS)))
+    parity, disparity = _parity(fitted, session, preprocessing, held_out.head(CHECKED_ROWS))
+    distributed.fail_together(disparity)
     scores = _in_file_order(distributed.gather(score_rows(session, preprocessing, held_out)), size)
     anomalous = np.empty(0)
     if job.calibration_anomalies is not None:
@@ -95,7 +97,7 @@ def train(job: TrainingJob) -> None:
             threshold=threshold,
             artifact=str(Path(job.output) / ARTIFACT),
         )
-        _write_artifact(job, result, preprocessing, network, scores)
+        _write_artifact(job, result, preprocessing, network, scores, parity)
         write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
 
 
@@ -129,15 +131,16 @@ def _export(fitted: "Fitted", output: Path) -> bytes:
     return network
 
 
-def _disparity(
+def _parity(
     fitted: "Fitted", session: onnxruntime.InferenceSession, preprocessing: Preprocessing, rows: pd.DataFrame
-) -> str | None:
-    """Say how far the exported network is from the trained one, or None if both score alike."""
+) -> tuple[float, str | None]:
+    """Return how far the exported network's scores are from the trained one's, and if that is wrong."""
     trained = np.asarray(fitted.model(preprocessing.transform(rows)))
     exported = score_rows(session, preprocessing, rows)
+    furthest = float(np.abs(trained - exported).max(initial=0.0))
     if np.allclose(trained, exported, rtol=1e-4, atol=1e-6):
-        return None
-    return f"the exported network scores up to {np.abs(trained - exported).max()} away from the trained one"
+        return furthest, None
+    return furthest, f"the exported network scores up to {furthest} away from the trained one"
 
 
 def _in_file_order(gathered: np.ndarray, size: int) -> np.ndarray:
@@ -151,8 +154,13 @@ def _in_file_order(gathered: np.ndarray, size: int) -> np.ndarray:
     return ordered
 
 
-def _write_artifact(
-    job: TrainingJob, result: TrainingResult, preprocessing: Preprocessing, network: bytes, scores: np.ndarray
+def _write_artifact(  # noqa: PLR0913, PLR0917 - the parts of the artifact
+    job: TrainingJob,
+    result: TrainingResult,
+    preprocessing: Preprocessing,
+    network: bytes,
+    scores: np.ndarray,
+    parity: float,
 ) -> None:
     """Write the folder that `training.artifact` describes and seal it."""
     folder, request = Path(result.artifact), job.request
@@ -171,7 +179,7 @@ def _write_artifact(
     for name, value in (
         (artifact.SCHEMA, asdict(request.schema)),
         (artifact.THRESHOLD, asdict(result.threshold)),
-        (artifact.LINEAGE, _lineage(request, result)),
+        (artifact.LINEAGE, {**_lineage(request, result), "onnx_parity": parity}),
     ):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
     np.save(folder / artifact.CALIBRATION_SCORES, scores)
@@ -186,7 +194,21 @@ def _write_artifact(
 def _lineage(request: TrainingRequest, result: TrainingResult) -> dict[str, object]:
     figures = {name: getattr(result, name) for name in ("world_size", "rows", "epochs", "loss", "seconds")}
     versions = {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
-    return {"request_id": request.id, "request": asdict(request), "versions": versions, **figures}
+    return {
+        "request_id": request.id,
+        "request": asdict(request),
+        "code_sha256": _code_digest(),
+        "versions": versions,
+        **figures,
+    }
+
+
+def _code_digest() -> str:
+    """Return a digest of this package's sources, which says more than a version between two releases."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(f"{path.relative_to(Path(__file__).parent)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str:
