@@ -21,6 +21,7 @@ from flows.settle import settle
 from infra.ledger import LedgerMovedError
 from infra.settings import Settings
 from infra.source import Source
+from monitoring.arrivals import rewritten
 from monitoring.history import History
 from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, next_step
 from monitoring.records import FailureRecord, Record, WindowRecord
@@ -64,7 +65,7 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
             elif follow:
                 interrupt.pause(settings.follow_seconds)
             else:
-                return Standing(history=history, rewritten=history.rewritten(listed), ignored=opened.ignored)
+                return Standing(history=history, rewritten=rewritten(history, listed), ignored=opened.ignored)
         except LedgerMovedError:
             continue
         except RetryableError as error:

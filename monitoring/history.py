@@ -1,6 +1,5 @@
 """What a model's ledger says: pure views over its entries, oldest first."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -18,7 +17,7 @@ from monitoring.records import (
     WindowRecord,
 )
 from monitoring.retraining import WindowOutlook
-from training.types import FeatureSchema, PromotionOutcome, ScoreSummary, Window
+from training.types import FeatureSchema, PromotionOutcome, ScoreSummary
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")
@@ -272,30 +271,6 @@ class History:
             if isinstance(entry.record, MuteRecord) and entry.record.until is not None:
                 return True
         return False
-
-    def due(self, listed: Iterable[Window], configuration: str) -> list[Window]:
-        """The windows to take: never taken, or set aside and since repaired or to be read otherwise."""
-        latest = self.latest_windows
-        return [
-            window
-            for window in listed
-            if (record := latest.get(window.id)) is None
-            or (
-                record.outcome in SET_ASIDE
-                and (record.window.fingerprint, record.configuration) != (window.fingerprint, configuration)
-            )
-        ]
-
-    def rewritten(self, listed: Iterable[Window]) -> list[str]:
-        """Windows whose objects changed after they were taken; they are not taken twice."""
-        latest = self.latest_windows
-        return [
-            window.id
-            for window in listed
-            if (record := latest.get(window.id)) is not None
-            and record.outcome not in SET_ASIDE
-            and record.window.fingerprint != window.fingerprint
-        ]
 
 
 def _moves_champion(record: Record) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from monitoring.alerts import Message
+from monitoring.arrivals import due
 from monitoring.history import History
 from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
 from monitoring.watch import shadowed
@@ -86,10 +87,10 @@ def next_step(
         return settle
     training = history.unjudged_training()
     owed = Judge(training=training) if training else _pending_training(history, listed)
-    due = history.due(listed, configuration)
-    if owed is not None and not (due and history.failed_last(str(owed))):
+    windows = due(history, listed, configuration)
+    if owed is not None and not (windows and history.failed_last(str(owed))):
         return owed
-    return TakeWindow(window=due[0]) if due else None
+    return TakeWindow(window=windows[0]) if windows else None
 
 
 def in_flight(history: History, listed: Sequence[Window]) -> str | None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from histories import bootstrap, history, judged, quarantined, scored, settled, trained, version_of, window
+from monitoring.arrivals import due, rewritten
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, TakeWindow, Train, next_step
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, TrainingRecord
@@ -76,14 +77,14 @@ def test_only_windows_since_the_last_training_count_for_the_policy() -> None:
 
 def test_a_quarantined_window_is_taken_again_only_when_it_was_repaired() -> None:
     past = history(quarantined("a"), bootstrap("b"))
-    assert past.due([window("a"), window("b")], "") == []
-    assert past.due([window("a", version="2"), window("b")], "") == [window("a", version="2")]
+    assert due(past, [window("a"), window("b")], "") == []
+    assert due(past, [window("a", version="2"), window("b")], "") == [window("a", version="2")]
 
 
 def test_a_rewritten_window_is_named_but_not_taken_twice() -> None:
     past = history(bootstrap("a"))
-    assert past.due([window("a", version="2")], "") == []
-    assert past.rewritten([window("a", version="2")]) == ["a"]
+    assert due(past, [window("a", version="2")], "") == []
+    assert rewritten(past, [window("a", version="2")]) == ["a"]
 
 
 def test_previous_is_the_version_before_the_champion() -> None:
@@ -107,7 +108,7 @@ def test_claims_and_failures_change_nothing(length: int) -> None:
 
 def test_a_quarantined_window_is_taken_again_when_it_is_to_be_read_otherwise() -> None:
     past = history(quarantined("a"), bootstrap("b"))
-    assert past.due([window("a"), window("b")], "another time column") == [window("a")]
+    assert due(past, [window("a"), window("b")], "another time column") == [window("a")]
 
 
 @pytest.mark.parametrize("length", [2, 3])
