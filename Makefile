@@ -15,7 +15,7 @@ demo: setup ## The whole loop on demonstration data, in .demo/
 	@$(BIN)/python -m flows.demo
 
 test: setup ## All tests that need no other machine
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 check: setup ## Formatting, lint, types, import contracts
 	$(BIN)/ruff format --check .

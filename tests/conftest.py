@@ -39,6 +39,15 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+LONGEST = ("test_loop_nsl_kdd", "test_loop_s3", "test_training_two_ranks", "test_demo", "test_mlflow_ui")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest modules, so that no core waits for one of them at the end."""
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONGEST)))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Let a skipped test fail a run in CI, where everything that a test needs must be there."""

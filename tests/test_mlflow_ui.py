@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import socket
 import subprocess
 import time
@@ -23,9 +22,7 @@ from tracking_server import serving
 from training.types import PromotionOutcome
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
-
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    from playwright.sync_api import Browser, Locator, Page
 
 SECRETS = {"MLFLOW_WEBHOOK_SECRET": "a secret of this test", "ALERT_WEBHOOK_URL": ""}
 SECONDS = 60  # within which a browser on a busy machine has shown what it was asked for
@@ -77,16 +74,11 @@ class Reviewer:
 
 
 @pytest.fixture
-def reviewer(place: "Place") -> Iterator[Reviewer]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.set_default_timeout(SECONDS * 1_000)
-        yield Reviewer(page=page, url=f"{place.server}/#/models/floodmark")
-        browser.close()
+def reviewer(place: "Place", browser: "Browser") -> Iterator[Reviewer]:
+    page = browser.new_page()
+    page.set_default_timeout(SECONDS * 1_000)
+    yield Reviewer(page=page, url=f"{place.server}/#/models/floodmark")
+    page.close()
 
 
 @dataclass
