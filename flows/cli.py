@@ -23,6 +23,7 @@ from monitoring.history import History
 from monitoring.records import PromotionRecord
 from monitoring.status import status as describe_status
 from training.errors import ConfigurationError, FloodmarkError
+from training.types import PromotionOutcome
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -75,6 +76,7 @@ def run(
         config,
         {"home": home, "model": model, "time_column": time_column, "label_column": label_column},
     )
+    settings.require_columns()
     silence_usage_reports()
     refuse_wrong_source(settings, source)
     with prefect_environment(settings.home) as wait_for_api:
@@ -133,6 +135,7 @@ def check(
     """Hold one window against the champion: data contract and drift. Changes nothing."""
     columns = {"time_column": time_column, "label_column": label_column}
     settings, past = load_history(config, home, model, columns)
+    settings.require_columns()
     silence_usage_reports()
     os.environ.setdefault("PREFECT_HOME", str(settings.home / "prefect"))  # imported, but no server is asked
     from flows.check import check_window, described_check  # noqa: PLC0415 - MLflow and Prefect are heavy
@@ -197,6 +200,8 @@ def status(
 
 def after(record: PromotionRecord) -> str:
     """Name the champion before."""
+    if record.outcome is PromotionOutcome.ROLLED_BACK:
+        return f", to which {record.from_version} was rolled back"
     return ", the first" if record.from_version is None else f" after {record.from_version}"
 
 

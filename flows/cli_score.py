@@ -43,3 +43,8 @@ def score(
         f"{out}: {scored.rows} rows scored by version {champion.version}, {scored.alerts} alerts"
         f" ({scored.alerts / scored.rows:.2%})"
     )
+    if false_discovery_rate is not None and not scored.alerts:
+        typer.echo(
+            f"no row stands out enough for a false discovery rate of {false_discovery_rate:g} beside "
+            f"{champion.calibration_scores.size} calibration rows; their threshold is infinite"
+        )

@@ -10,6 +10,7 @@ import typer
 from flows.cli import Config, Home, Model, app, silence_usage_reports
 from infra.asgi import bind, run
 from infra.settings import load_settings
+from training.errors import ConfigurationError
 
 REGISTRY_CLIENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -35,6 +36,10 @@ def serve(
 ) -> None:
     """Answer HTTP requests with the champion's scores, and follow the alias, until interrupted."""
     settings = load_settings(config, {"home": home, "model": model})
+    if settings.tracking_uri is None and not settings.home.is_dir():
+        raise ConfigurationError(
+            f"the home {settings.home} does not exist", hint="name that of `floodmark run` with --home"
+        )
     silence_usage_reports()
     for variable, value in REGISTRY_CLIENT.items():
         os.environ.setdefault(variable, value)

@@ -1,7 +1,7 @@
 """The commands by which a person decides: promote, rollback, refuse, mute, unmute."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,10 @@ from monitoring.steering import (
     rollback_by_person,
     unmute_by_person,
 )
+from training.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from flows.installation import Installation
 
 
 @app.command()
@@ -31,7 +35,8 @@ def promote(
 ) -> None:
     """Make a version the champion by hand."""
     settings, past = load_history(config, home, model)
-    move_champion(settings, past, promotion_by_person(past, version, reason=reason, force=force))
+    installation = open_registry(settings)
+    move_champion(installation, past, promotion_by_person(past, version, reason=reason, force=force))
 
 
 @app.command()
@@ -41,9 +46,11 @@ def rollback(
     model: Model = None,
     config: Config = None,
 ) -> None:
-    """Make the previous champion the champion again."""
+    """Make the newest former champion the champion again."""
     settings, past = load_history(config, home, model)
-    move_champion(settings, past, rollback_by_person(past, reason=reason))
+    installation = open_registry(settings)
+    record = rollback_by_person(past, reason=reason, exists=installation.registry.exists)
+    move_champion(installation, past, record)
 
 
 @app.command()
@@ -56,7 +63,7 @@ def refuse(
 ) -> None:
     """Send the challenger away that its gates could not decide on; until then no training is decided."""
     settings, past = load_history(config, home, model)
-    move_champion(settings, past, refusal_by_person(past, version, reason=reason))
+    move_champion(open_registry(settings), past, refusal_by_person(past, version, reason=reason))
 
 
 @app.command()
@@ -89,17 +96,32 @@ def unmute(
     typer.echo(f"retraining is allowed again: {reason}")
 
 
-def move_champion(settings: Settings, past: History, record: PromotionRecord) -> None:
-    """Write a person's decision into the ledger and let the aliases follow it."""
+def open_registry(settings: Settings) -> "Installation":
+    """Open the installation, of which only ledger and registry are used."""
     silence_usage_reports()
     from flows.installation import Installation  # noqa: PLC0415 - MLflow is heavy
-    from flows.settle import follow  # noqa: PLC0415 - likewise
 
-    installation = Installation(settings)
+    return Installation(settings)
+
+
+def move_champion(installation: "Installation", past: History, record: PromotionRecord) -> None:
+    """Write a person's decision into the ledger and let the aliases follow it.
+
+    Raises:
+        ConfigurationError: The version to be promoted is gone or cannot serve; nothing was changed.
+    """
+    from flows.settle import follow  # noqa: PLC0415 - MLflow is heavy
+
+    moves = record.outcome in MOVES_CHAMPION
+    if moves and (why := installation.foreign(record.version)):
+        raise ConfigurationError(
+            f"version {record.version} cannot serve: {why}",
+            hint="nothing was changed; see `floodmark history` and the versions in the MLflow UI",
+        )
     past = installation.ledger.append(past, record)
     follow(installation, record)
     installation.ledger.append(past, SettledRecord(version=record.version))
-    if record.outcome in MOVES_CHAMPION:
+    if moves:
         typer.echo(f"version {record.version} is the champion{after(record)}: {record.reason}")
     else:
         typer.echo(f"version {record.version} is refused: {record.reason}")

@@ -90,7 +90,7 @@ def describe(record: Record) -> str:
         case TrainingRecord():
             return f"training  {record.reason}: {_training(record)}"
         case PromotionRecord():
-            return f"version {record.version}  {record.outcome.value} by {record.by}: {record.reason}"
+            return f"version {_promotion(record)} by {record.by}: {record.reason}"
         case FailureRecord():
             return f"failed  {record.step}: {record.error}"
         case AlertRecord():
@@ -115,6 +115,12 @@ def _window(record: WindowRecord) -> str:
         f" by version {record.champion_version}; {len(columns)} of {len(record.drift.columns)} columns"
         f" drifted{moved}{beside}; {_decision(record.decision)}{warned}"
     )
+
+
+def _promotion(record: PromotionRecord) -> str:
+    if record.outcome is PromotionOutcome.ROLLED_BACK:
+        return f"{record.from_version}  rolled back to version {record.version}"
+    return f"{record.version}  {record.outcome.value.replace('_', ' ')}"
 
 
 def _training(record: TrainingRecord) -> str:

@@ -9,6 +9,7 @@ from flows.alerting import incident_lines
 from infra.settings import Settings
 from monitoring.history import SET_ASIDE, History
 from monitoring.records import PromotionRecord, TrainingRecord, WindowRecord
+from training.types import PromotionOutcome
 
 
 def overview(history: History, settings: Settings) -> Iterator[Table | str]:
@@ -27,7 +28,10 @@ def overview(history: History, settings: Settings) -> Iterator[Table | str]:
             case PromotionRecord() as record:
                 gates = sum(gate.verdict.value == "pass" for gate in record.gates)
                 judged = f", {gates} of {len(record.gates)} gates" if record.gates else ""
-                table.add_row(f"  version {record.version} by {record.by}", "", record.outcome.value + judged)
+                told = record.outcome.value.replace("_", " ")
+                if record.outcome is PromotionOutcome.ROLLED_BACK:
+                    told = f"{record.from_version} was rolled back to it"
+                table.add_row(f"  version {record.version} by {record.by}", "", told + judged)
             case _:
                 pass
     yield table
@@ -45,4 +49,5 @@ def _standing(history: History) -> str:
     if training and isinstance(training.record, TrainingRecord) and (mark := training.record.threshold):
         line += f", flood mark {mark.value:.4g} for an alert rate of {mark.target_alert_rate:.4g}"
         line += f" ({mark.note})" if mark.note else ""
-    return f"{line}; previous: {history.previous or 'none'}; challenger: {history.challenger or 'none'}"
+    previous = f"{history.previous} (banned)" if history.previous in history.banned else history.previous
+    return f"{line}; previous: {previous or 'none'}; challenger: {history.challenger or 'none'}"

@@ -104,7 +104,10 @@ def with_scores(batch: pa.RecordBatch, champion: Champion, mark: float) -> pa.Re
             a column of one of these names.
     """
     if taken := [name for name in ADDED if name in batch.schema.names]:
-        raise InvalidWindowError(f"the input has columns named {', '.join(taken)}, which are to be added")
+        raise InvalidWindowError(
+            f"the input has columns named {', '.join(taken)}, which are to be added",
+            hint="nothing was written; leave them out of the input, or rename them",
+        )
     scores = finite_scores(batch, champion)
     rows = len(scores)
     added = {

@@ -46,7 +46,8 @@ def follow(installation: Installation, promotion: PromotionRecord) -> None:
     if promotion.outcome is PromotionOutcome.PUT_BACK:
         put_back(registry, aliases, promotion)
         return
-    moves = promotion.outcome in MOVES_CHAMPION
+    # A version that was deleted since the verdict cannot serve: the next look says what follows.
+    moves = promotion.outcome in MOVES_CHAMPION and registry.exists(promotion.version)
     if moves and aliases.champion in (None, promotion.from_version, promotion.version):
         if promotion.from_version is not None and registry.exists(promotion.from_version):
             registry.set_alias("previous", promotion.from_version)

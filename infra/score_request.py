@@ -47,7 +47,8 @@ def read_request(body: bytes, content_type: str, schema: FeatureSchema) -> Score
     media_type = content_type.partition(";")[0].strip().lower() or JSON
     if media_type not in READERS:
         raise UnknownContentError(
-            f"the content type is {media_type!r}", hint=f"allowed are {', '.join(READERS)}"
+            f"the content type is {media_type!r}",
+            hint=f"allowed are {', '.join(READERS)}; curl needs -H 'content-type: {JSON}'",
         )
     return READERS[media_type](body, schema)
 

@@ -160,7 +160,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _settings_fit_together(self) -> Self:
-        """Refuse factors that no alert rate could exceed, too short leases, and missing columns."""
+        """Refuse factors that no alert rate could exceed, and too short leases."""
         target = self.threshold.target_alert_rate
         for name, factor in (
             ("training.trusted_alert_factor", self.training.trusted_alert_factor),
@@ -168,14 +168,6 @@ class Settings(BaseSettings):
         ):
             if not factor * target < 1:
                 raise ValueError(f"{name} {factor} times the target alert rate {target} must be below 1")
-        if self.drift.season != "none" and self.time_column is None:
-            raise ValueError(f"drift.season {self.drift.season!r} needs a time_column")
-        if self.threshold.method == "f_beta" and self.label_column is None:
-            raise ValueError("threshold.method 'f_beta' needs a label_column")
-        if self.threshold.method == "alert_budget" and self.time_column is None:
-            raise ValueError(
-                "threshold.method 'alert_budget' needs a time_column, to know how many rows a day has"
-            )
         if not self.lease_seconds > 2 * self.training.timeout_seconds:
             raise ValueError(
                 "lease_seconds must exceed two trainings' timeout_seconds, a training and its retry"
@@ -193,6 +185,26 @@ class Settings(BaseSettings):
     def stated_contract(self) -> Contract:
         """What the contract's file says; nothing without one."""
         return self._stated_contract
+
+    def require_columns(self) -> None:
+        """Refuse settings that name no column where one is needed; commands that read no window do not ask.
+
+        Raises:
+            ConfigurationError: A column is missing.
+        """
+        needed = {
+            f"drift.season {self.drift.season!r} needs a time_column": self.drift.season != "none"
+            and self.time_column is None,
+            "threshold.method 'f_beta' needs a label_column": self.threshold.method == "f_beta"
+            and self.label_column is None,
+            "threshold.method 'alert_budget' needs a time_column, to know how many rows a day has": (
+                self.threshold.method == "alert_budget" and self.time_column is None
+            ),
+        }
+        if missing := [why for why, holds in needed.items() if holds]:
+            raise ConfigurationError(
+                "; ".join(missing), hint="name it in floodmark.toml, or with --time-column or --label-column"
+            )
 
     @property
     def reading(self) -> str:

@@ -85,11 +85,11 @@ class History:
 
     @property
     def banned(self) -> set[str]:
-        """Versions that a rollback took away, unless a person has promoted them again since."""
+        """Versions that the watch rolled back, unless a person has promoted them again since."""
         found: set[str] = set()
         for _, move in self.champion_moves():
             found.discard(move.version)
-            if move.outcome is PromotionOutcome.ROLLED_BACK and move.from_version is not None:
+            if move.by == "watch" and move.from_version is not None:
                 found.add(move.from_version)
         return found
 

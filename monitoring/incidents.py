@@ -219,7 +219,9 @@ def _verdict(drift: DriftVerdict, window: str) -> Iterator[_Trouble | _Relief]:
 
 
 def _promotion(record: PromotionRecord) -> Iterator[_Trouble | _Relief]:
-    told = f"version {record.version} was {record.outcome.value.replace('_', ' ')} by {record.by}"
+    told = f"version {record.version} was {record.outcome.value} by {record.by}"
+    if record.outcome is PromotionOutcome.ROLLED_BACK:
+        told = f"version {record.from_version} was rolled back to version {record.version} by {record.by}"
     if record.outcome is PromotionOutcome.PUT_BACK:
         yield _Trouble(kind="champion", subject=record.version, reason=record.reason)
         return

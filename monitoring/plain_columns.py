@@ -33,7 +33,8 @@ def encode_batch(batch: pa.RecordBatch, scorer: Scorer) -> Features:
     names = scorer.schema.names()
     for name in names:
         if (count := len(batch.schema.get_all_field_indices(name))) != 1:
-            raise InvalidWindowError(f"the feature {name!r} stands in the rows {count} times, not once")
+            told = f"stands in the rows {count} times, not once" if count else "is missing in the rows"
+            raise InvalidWindowError(f"the feature {name!r} {told}")
     return encode_columns(batch.num_rows, {name: batch.column(name) for name in names}, scorer)
 
 

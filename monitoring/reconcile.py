@@ -10,6 +10,11 @@ from monitoring.steering import objection
 from training.errors import RetryableError
 from training.types import PromotionOutcome
 
+WAY_OUT = (
+    "nothing else changed; point the alias champion to a version that is left in the MLflow UI, or run "
+    "`floodmark promote VERSION --force --reason TEXT`"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
@@ -34,7 +39,7 @@ def moved_by_person(
     alias takes the champion away, in favour of the newest former one; where there is none, it is put back.
 
     Raises:
-        RetryableError: The champion's version was deleted, and no former one is left to serve.
+        RetryableError: The champion's version was deleted, and nothing that can serve is left.
     """
     champion = history.champion
     if history.unsettled_promotion() is not None or alias == champion:
@@ -42,10 +47,10 @@ def moved_by_person(
     if alias is None:
         return _removed(history, str(champion), registered.exists)
     if why := registered.foreign(alias):
-        return _put_back(history, alias, f"cannot serve: {why}", registered.exists)
+        return _put_back(history, alias, f"cannot serve: {why}", registered.exists, loads=False)
     against = objection(history, alias)
     if against and unvetted == "put_back":
-        return _put_back(history, alias, against, registered.exists)
+        return _put_back(history, alias, against, registered.exists, loads=True)
     told = "the alias champion was moved in MLflow"
     return PromotionRecord(
         version=alias,
@@ -73,19 +78,20 @@ def _removed(history: History, champion: str, exists: Callable[[str], bool]) -> 
     if deleted:
         raise RetryableError(
             f"{happened}, and no former champion is left to serve",
-            hint="point the alias champion to a version in the MLflow UI; nothing else changed",
+            hint=WAY_OUT,
         )
     return _undone(champion, champion, f"{happened}, and nothing else can serve")
 
 
-def _put_back(history: History, alias: str, why: str, exists: Callable[[str], bool]) -> PromotionRecord:
+def _put_back(
+    history: History, alias: str, why: str, exists: Callable[[str], bool], *, loads: bool
+) -> PromotionRecord:
     moved = f"the alias champion was moved in MLflow, but version {alias} {why}"
     if history.champion is not None and not exists(history.champion):
         former = _newest_left(history, exists)
         if former is None:
-            raise RetryableError(
-                f"{moved}; version {history.champion} was deleted, and no former champion is left to serve",
-                hint="point the alias champion to another version in the MLflow UI; nothing else changed",
+            return _last_resort(
+                history, alias, f"{moved}; version {history.champion} was deleted", loads=loads
             )
         return PromotionRecord(
             version=former,
@@ -95,6 +101,19 @@ def _put_back(history: History, alias: str, why: str, exists: Callable[[str], bo
             reason=f"{moved}; version {history.champion} was deleted",
         )
     return _undone(alias, history.champion, moved)
+
+
+def _last_resort(history: History, alias: str, happened: str, *, loads: bool) -> PromotionRecord:
+    """Take the version that the alias points to, although nobody vetted it: nothing else is left."""
+    if not loads:
+        raise RetryableError(f"{happened}, and no former champion is left to serve", hint=WAY_OUT)
+    return PromotionRecord(
+        version=alias,
+        from_version=history.champion,
+        by="person",
+        outcome=PromotionOutcome.PROMOTED,
+        reason=f"{happened}, and no former champion is left to serve",
+    )
 
 
 def _undone(version: str, champion: str | None, reason: str) -> PromotionRecord:

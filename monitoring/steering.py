@@ -1,6 +1,7 @@
 """What a person decides by hand, held against the ledger: pure, and on record with its reason."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from monitoring.history import History
@@ -65,26 +66,34 @@ def objection(history: History, version: str) -> str | None:
     if history.registration_of(version) is None:
         return "is not in the ledger"
     if version in history.banned:
-        return "was rolled back"
-    verdicts = [record for record in history.promotions if record.version == version and record.by == "gates"]
-    if not verdicts or verdicts[-1].outcome is PromotionOutcome.REFUSED:
-        return f"has not passed its gates: {verdicts[-1].reason if verdicts else 'it was never judged'}"
+        return "was rolled back by the watch"
+    verdicts = [record for record in history.verdicts if record.version == version]
+    if not any(record.by == "gates" for record in verdicts):
+        return "has not passed its gates: it was never judged"
+    if verdicts[-1].outcome is PromotionOutcome.REFUSED:
+        refused = "was refused by a person" if verdicts[-1].by == "person" else "has not passed its gates"
+        return f"{refused}: {verdicts[-1].reason}"
     return None
 
 
-def rollback_by_person(history: History, *, reason: str) -> PromotionRecord:
-    """Return the record that makes the newest former champion the champion again; this one is banned.
+def rollback_by_person(
+    history: History, *, reason: str, exists: Callable[[str], bool] = lambda _: True
+) -> PromotionRecord:
+    """Return the record that makes the newest former champion the champion again.
+
+    `exists` says whether a version is still registered.
 
     Raises:
-        ConfigurationError: There is none, but for those that a rollback took away.
+        ConfigurationError: There is none left, but for those that the watch rolled back.
     """
-    if not history.former_champions:
+    former = next((version for version in history.former_champions if exists(version)), None)
+    if former is None:
         raise ConfigurationError(
             "there is no previous champion to return to",
-            hint="what was rolled back returns with `floodmark promote VERSION --force` only",
+            hint="what the watch rolled back returns with `floodmark promote VERSION --force` only",
         )
     return PromotionRecord(
-        version=history.former_champions[0],
+        version=former,
         from_version=history.champion,
         by="person",
         outcome=PromotionOutcome.ROLLED_BACK,

@@ -234,8 +234,6 @@ def test_peaks_end_in_a_finite_mark_or_an_error(scores: np.ndarray, rate: float)
         ({"method": "conformal", "alerts_per_day": 3.0}, "alerts_per_day is 3.0 and method 'conformal'"),
         ({"method": "alert_budget", "alerts_per_day": 0.0}, "alerts_per_day is 0.0; it must be positive"),
         ({"method": "alert_budget", "alerts_per_day": math.nan}, "alerts_per_day is nan"),
-        ({"method": "f_beta"}, "threshold.method 'f_beta' needs a label_column"),
-        ({"method": "alert_budget", "alerts_per_day": 3.0}, "'alert_budget' needs a time_column"),
         ({"betta": 2.0}, "unknown key betta; allowed are alerts_per_day, beta, method, target_alert_rate"),
     ],
 )

@@ -99,7 +99,6 @@ def test_an_unreachable_store_is_worth_retrying(
         ("[training]\ntimeout_seconds = nan", "timeout_seconds is nan"),
         ("[training]\nrnks = 2", "unknown key rnks; allowed are"),
         ("[drift]\ndrift_share = 2", "drift_share is 2.0"),
-        ("[drift]\nseason = 'weekday'", "drift.season 'weekday' needs a time_column"),
         ("[drift]\nseason = 'month'", "'none', 'hour' or 'weekday'"),
         ("[gates]\nmargin = 7", "margin from 0, below 1"),
         ("[quality]\nmin_rows = 0", "min_rows is 0"),
@@ -120,6 +119,24 @@ def test_wrong_configuration(folder: Path, text: str, said: str) -> None:
         load_settings(None, {})
     assert said in str(error.value)
     assert "swordfish" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[drift]\nseason = 'weekday'", "drift.season 'weekday' needs a time_column"),
+        ("[threshold]\nmethod = 'f_beta'", "threshold.method 'f_beta' needs a label_column"),
+        ("[threshold]\nmethod = 'alert_budget'\nalerts_per_day = 3", "'alert_budget' needs a time_column"),
+    ],
+)
+def test_a_column_that_is_needed_is_asked_for_by_what_reads_windows_alone(
+    folder: Path, text: str, said: str
+) -> None:
+    (folder / "floodmark.toml").write_text(text)
+    settings = load_settings(None, {})  # as `status` and `rollback` do
+    with pytest.raises(ConfigurationError, match=said):
+        settings.require_columns()
+    load_settings(None, {"time_column": "at", "label_column": "label"}).require_columns()
 
 
 @pytest.mark.parametrize(

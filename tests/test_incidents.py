@@ -139,7 +139,9 @@ class TestIncidents:
 
     def test_a_move_by_a_person_is_told_until_the_next_window(self) -> None:
         past = history(judged("1"), by_person("2"))
-        assert brief(incidents(past)) == [("champion-2", "version 2 was rolled back by person: alarms", True)]
+        assert brief(incidents(past)) == [
+            ("champion-2", "version 1 was rolled back to version 2 by person: alarms", True)
+        ]
         assert open_incidents(extended(past, scored("a"))) == []
 
     def test_a_step_that_fails_again_is_an_incident_until_it_succeeds(self) -> None:

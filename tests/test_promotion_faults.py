@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from artifacts import build_artifact, training_request
+from command import floodmark
 from flows.installation import Installation
 from flows.judge import decide
 from flows.reconcile import reconcile_now
@@ -147,6 +149,32 @@ def test_a_version_of_another_model_is_put_back(installation: Installation, tmp_
     assert "it was trained as a version of other" in installation.ledger.load().promotions[-1].reason
 
 
+@pytest.mark.parametrize("command", [("rollback",), ("promote", "1", "--force")])
+def test_a_command_that_needs_a_deleted_version_changes_nothing(
+    installation: Installation, command: tuple[str, ...]
+) -> None:
+    client(installation).delete_model_version(installation.settings.model, "1")
+    settings = installation.settings
+    where = ("--home", str(settings.home), "--model", settings.model)
+    done = floodmark(*command, "--reason", "test", *where, cwd=Path.cwd())
+    assert done.returncode == 2
+    assert "nothing was changed" in done.stderr or "no previous champion" in done.stderr
+    assert standing(installation) == ("2", "2", 3)
+    look(installation)
+    assert standing(installation) == ("2", "2", 3)
+
+
+def test_a_version_deleted_between_its_promotion_and_its_alias_holds_nothing_up(
+    installation: Installation,
+) -> None:
+    client(installation).delete_model_version(installation.settings.model, "1")
+    rolled_back = judged("1", PromotionOutcome.ROLLED_BACK, "2")
+    installation.ledger.append(installation.ledger.load(), rolled_back)
+    for _ in range(3):
+        look(installation)
+    assert standing(installation)[:2] == ("2", "2"), "the alias points to what is left"
+
+
 def test_a_truncated_artifact_is_put_back(installation: Installation) -> None:
     network = installation.registry.artifact_folder("1") / "network.onnx"
     network.write_bytes(network.read_bytes()[:-1])
@@ -171,6 +199,7 @@ def test_two_trainings_that_end_at_once_leave_one_version(installation: Installa
     wanted = training_request(seed=5, model=installation.settings.model)
     result = build_artifact(tmp_path / "both", wanted)
 
+    @retry(retry=retry_if_exception_type(RetryableError), stop=stop_after_attempt(5))  # as the flow does
     def register(_: int) -> str:
         return reopened(installation).registry.register(wanted, result, reason="test")
 

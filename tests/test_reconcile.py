@@ -1,5 +1,7 @@
 """What follows when a person moves, removes or deletes the champion in MLflow."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,14 +64,15 @@ def test_a_former_champion_or_a_waiting_challenger_is_promoted_by_a_person(unvet
     assert told(move(waiting, "3", unvetted=unvetted)) == ("3", "2", PROMOTED)
 
 
+BY_WATCH = PromotionRecord(version="2", from_version="3", by="watch", outcome=ROLLED_BACK, reason="off")
 UNVETTED = {
     "refused by its gates": (trained("3", "c"), judged("3", REFUSED, "2"), settled("3")),
     "still before its gates": (trained("3", "c"),),
-    "rolled back": (
+    "rolled back by the watch": (
         trained("3", "c"),
         judged("3", from_version="2"),
         settled("3"),
-        judged("2", ROLLED_BACK, "3"),
+        BY_WATCH,
         settled("2"),
     ),
     "not in the ledger": (),
@@ -99,7 +102,9 @@ def test_a_removed_alias_takes_the_champion_away() -> None:
     record = move(history(*TWO), None)
     assert told(record) == ("1", "2", ROLLED_BACK)
     assert record is not None
-    assert history(*TWO, record, settled("1")).banned == {"2"}
+    after = history(*TWO, record, settled("1"))
+    assert after.banned == set(), "a person may change their mind"
+    assert told(move(after, "2")) == ("2", "1", PROMOTED)
 
 
 def test_a_removed_alias_never_reads_as_no_champion_yet() -> None:
@@ -118,6 +123,8 @@ def test_a_deleted_champion_is_followed_by_the_former_one() -> None:
 
 def test_a_foreign_version_in_the_place_of_a_deleted_champion_gives_way_to_the_former_one() -> None:
     assert told(move(history(*TWO), "9", gone=("2",), foreign=("9",))) == ("1", "2", ROLLED_BACK)
+    last = move(history(*ONE, *UNVETTED["refused by its gates"]), "3", gone=("1",))
+    assert told(last) == ("3", "1", PROMOTED), "nothing else is left"
     with pytest.raises(RetryableError, match="no former champion is left"):
         move(history(*ONE), "9", gone=("1",), foreign=("9",))
 
@@ -133,14 +140,15 @@ def test_a_move_that_was_undone_judges_no_candidate() -> None:
 
 
 def test_the_ledger_refuses_what_was_rolled_back_unless_forced() -> None:
-    past = history(*TWO, judged("1", ROLLED_BACK, "2"), settled("1"))
+    watched = replace(BY_WATCH, version="1", from_version="2")
+    past = history(*TWO, watched, settled("1"))
     with pytest.raises(ConfigurationError, match="version 2 was rolled back"):
         promotion_by_person(past, "2", reason="again", force=False)
     with pytest.raises(ConfigurationError, match="no previous champion"):
         rollback_by_person(past, reason="and again")
     forced = promotion_by_person(past, "2", reason="mended", force=True)
     assert forced.reason == "forced: mended"
-    assert history(*TWO, judged("1", ROLLED_BACK, "2"), settled("1"), forced).banned == set()
+    assert history(*TWO, watched, settled("1"), forced).banned == set()
 
 
 @given(st.data())

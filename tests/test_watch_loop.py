@@ -61,7 +61,10 @@ def test_watch_and_shadow_through_the_loop(place: Path) -> None:
     with receiver() as hook:
         done = floodmark(*command, cwd=place, env={VARIABLE: hook.url})
     assert (done.returncode, done.stderr) == (0, "")
-    assert "version 1  rolled_back by watch: on 2 windows after its promotion version 2 left" in done.stdout
+    assert (
+        "version 2  rolled back to version 1 by watch: on 2 windows after its promotion version 2 left"
+        in done.stdout
+    )
     shown = status(place / "home")
     assert [window["champion_version"] for window in shown["windows"]] == ["2", "2", "1"]
     assert [window["compared"][0]["drifted"] for window in shown["windows"][:2]] == [[], []]
