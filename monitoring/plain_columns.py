@@ -4,7 +4,6 @@ Only what is plainly of its kind is taken here. Everything else goes the way of 
 `clean_frame`, which then either knows better or says what is wrong; so that both ways mean the same.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -50,7 +49,7 @@ def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer
     known_levels = {name: values for name, values in levels.items() if values is not None}
     if len(known_numbers) == len(numbers) and len(known_levels) == len(levels):
         return scorer.preprocessing.encoder.encode(rows, known_numbers.__getitem__, known_levels.__getitem__)
-    frame = pd.DataFrame({name: _series(name, columns[name]) for name in scorer.schema.names()})
+    frame = pd.DataFrame({name: _series(columns[name]) for name in scorer.schema.names()})
     return scorer.preprocessing.transform(clean_frame(frame, scorer.schema))
 
 
@@ -95,8 +94,5 @@ def plain_levels(name: str, values: PlainColumn) -> Levels | None:
     return codes.to_numpy(zero_copy_only=False).astype(np.intp), [*texts, None]
 
 
-def _series(name: str, values: PlainColumn) -> pd.Series:
-    if isinstance(values, list) and any(isinstance(value, float) and math.isinf(value) for value in values):
-        # JSON knows no infinity: this was a number, such as 1e999, and is not missing.
-        raise InvalidWindowError(f"the feature {name!r} holds a number that float64 cannot")
+def _series(values: PlainColumn) -> pd.Series:
     return pd.Series(values, dtype=object) if isinstance(values, list) else values.to_pandas()
