@@ -45,7 +45,8 @@ class Comparison:
         version: The previous champion during a watch, or a challenger in shadow.
         alerts: Rows above its own flood mark; None when it could not score them.
         disagreements: Rows that only one of the two alerts on; None when either could not score.
-        drifted: Which of its tests `alerts` and `scores` found a change against its own reference.
+        drifted: Which of its tests `alerts` and `scores` found a change against its own reference, or could
+            not be computed.
         error: Why it could not be compared; empty when it was.
     """
 
