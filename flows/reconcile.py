@@ -32,6 +32,8 @@ def reconcile(installation: Installation, report: Callable[[PromotionRecord], No
 def reconcile_now(installation: Installation, report: Callable[[Record], None]) -> History:
     """Do what one look of the loop does but for its windows: record, let the aliases follow, tell people.
 
+    A verdict of the gates is left to the loop, which publishes their report and its event with it.
+
     Raises:
         LedgerMovedError: Other processes wrote meanwhile, again and again.
         RetryableError: The registry does not answer, or no version is left to serve.
@@ -41,7 +43,8 @@ def reconcile_now(installation: Installation, report: Callable[[Record], None]) 
     ):
         with attempt:
             history = reconcile(installation, report)
-            if promotion := history.unsettled_promotion():
+            promotion = history.unsettled_promotion()
+            if promotion is not None and promotion.by != "gates":
                 follow(installation, promotion)
                 history = installation.ledger.append(history, SettledRecord(version=promotion.version))
             while messages := due(installation.settings, history, None):

@@ -226,8 +226,9 @@ def test_an_unreadable_folder_is_not_empty(tmp_path: Path) -> None:
         "LocalStore(Path(sys.argv[1])).list()"
     )
     tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
+    for folder in tmp_path.parents:
+        if folder.name.startswith(("pytest-", "popen-")):  # those that pytest and xdist made
+            folder.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=False
     )

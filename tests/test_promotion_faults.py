@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -168,11 +169,17 @@ def test_a_version_deleted_between_its_promotion_and_its_alias_holds_nothing_up(
     installation: Installation,
 ) -> None:
     client(installation).delete_model_version(installation.settings.model, "1")
-    rolled_back = judged("1", PromotionOutcome.ROLLED_BACK, "2")
+    rolled_back = replace(judged("1", PromotionOutcome.ROLLED_BACK, "2"), by="person")
     installation.ledger.append(installation.ledger.load(), rolled_back)
     for _ in range(3):
         look(installation)
     assert standing(installation)[:2] == ("2", "2"), "the alias points to what is left"
+
+
+def test_a_verdict_of_the_gates_is_left_to_the_loop(installation: Installation) -> None:
+    installation.ledger.append(installation.ledger.load(), judged("3", PromotionOutcome.PROMOTED, "2"))
+    assert look(installation).unsettled_promotion() is not None
+    assert installation.registry.aliases().champion == "2"
 
 
 def test_a_truncated_artifact_is_put_back(installation: Installation) -> None:
