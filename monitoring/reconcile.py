@@ -52,13 +52,8 @@ def moved_by_person(
     if against and unvetted == "put_back":
         return _put_back(history, alias, against, registered.exists, loads=True)
     told = "the alias champion was moved in MLflow"
-    return PromotionRecord(
-        version=alias,
-        from_version=champion,
-        by="person",
-        outcome=PromotionOutcome.PROMOTED,
-        reason=f"{told}, although version {alias} {against}" if against else told,
-    )
+    reason = f"{told}, although version {alias} {against}" if against else told
+    return _by_person(history, alias, PromotionOutcome.PROMOTED, reason)
 
 
 def _removed(history: History, champion: str, exists: Callable[[str], bool]) -> PromotionRecord:
@@ -68,61 +63,37 @@ def _removed(history: History, champion: str, exists: Callable[[str], bool]) -> 
     )
     former = _newest_left(history, exists)
     if former is not None:
-        return PromotionRecord(
-            version=former,
-            from_version=champion,
-            by="person",
-            outcome=PromotionOutcome.ROLLED_BACK,
-            reason=happened,
-        )
+        return _by_person(history, former, PromotionOutcome.ROLLED_BACK, happened)
     if deleted:
-        raise RetryableError(
-            f"{happened}, and no former champion is left to serve",
-            hint=WAY_OUT,
-        )
-    return _undone(champion, champion, f"{happened}, and nothing else can serve")
+        raise RetryableError(f"{happened}, and no former champion is left to serve", hint=WAY_OUT)
+    return _undone(history, champion, f"{happened}, and nothing else can serve")
 
 
 def _put_back(
     history: History, alias: str, why: str, exists: Callable[[str], bool], *, loads: bool
 ) -> PromotionRecord:
     moved = f"the alias champion was moved in MLflow, but version {alias} {why}"
-    if history.champion is not None and not exists(history.champion):
-        former = _newest_left(history, exists)
-        if former is None:
-            return _last_resort(
-                history, alias, f"{moved}; version {history.champion} was deleted", loads=loads
-            )
-        return PromotionRecord(
-            version=former,
-            from_version=history.champion,
-            by="person",
-            outcome=PromotionOutcome.ROLLED_BACK,
-            reason=f"{moved}; version {history.champion} was deleted",
-        )
-    return _undone(alias, history.champion, moved)
-
-
-def _last_resort(history: History, alias: str, happened: str, *, loads: bool) -> PromotionRecord:
-    """Take the version that the alias points to, although nobody vetted it: nothing else is left."""
+    if history.champion is None or exists(history.champion):
+        return _undone(history, alias, moved)
+    happened = f"{moved}; version {history.champion} was deleted"
+    if former := _newest_left(history, exists):
+        return _by_person(history, former, PromotionOutcome.ROLLED_BACK, happened)
     if not loads:
         raise RetryableError(f"{happened}, and no former champion is left to serve", hint=WAY_OUT)
-    return PromotionRecord(
-        version=alias,
-        from_version=history.champion,
-        by="person",
-        outcome=PromotionOutcome.PROMOTED,
-        reason=f"{happened}, and no former champion is left to serve",
-    )
+    # The version that the alias points to, although nobody vetted it.
+    happened = f"{happened}, and no former champion is left to serve"
+    return _by_person(history, alias, PromotionOutcome.PROMOTED, happened)
 
 
-def _undone(version: str, champion: str | None, reason: str) -> PromotionRecord:
+def _undone(history: History, version: str, happened: str) -> PromotionRecord:
+    champion = history.champion
+    serves = f"version {champion} serves on" if champion else "there is no champion yet"
+    return _by_person(history, version, PromotionOutcome.PUT_BACK, f"{happened}; {serves}")
+
+
+def _by_person(history: History, version: str, outcome: PromotionOutcome, reason: str) -> PromotionRecord:
     return PromotionRecord(
-        version=version,
-        from_version=champion,
-        by="person",
-        outcome=PromotionOutcome.PUT_BACK,
-        reason=f"{reason}; {f'version {champion} serves on' if champion else 'there is no champion yet'}",
+        version=version, from_version=history.champion, by="person", outcome=outcome, reason=reason
     )
 
 

@@ -18,10 +18,9 @@ TESTS = ("alerts", "scores")
 
 def watched(history: History, policy: PromotionPolicy) -> str | None:
     """Return the previous champion while the new one is watched; None when nothing is."""
-    former = history.previous
-    if former is None or former in history.banned or former == history.champion:
-        return None
-    return former if len(_compared(_since_move(history), former)) < policy.watch_windows else None
+    former = _former(history)
+    watching = former is not None and len(_compared(_since_move(history), former)) < policy.watch_windows
+    return former if watching else None
 
 
 def shadowed(history: History) -> str | None:
@@ -37,8 +36,8 @@ def rollback_by_watch(
 
     `exists` says whether a version is still registered: what is gone cannot serve.
     """
-    former, champion = history.previous, history.champion
-    if former is None or champion is None or former in history.banned or not policy.watch_windows:
+    former, champion = _former(history), history.champion
+    if former is None or not policy.watch_windows:
         return None
     against = [
         record
@@ -98,6 +97,13 @@ def verdict_in_shadow(history: History, policy: PromotionPolicy) -> PromotionRec
         PromotionOutcome.PROMOTED,
         f"promoted: {passed}, and it kept to its limits on {len(seen)} windows in shadow ({told})",
     )
+
+
+def _former(history: History) -> str | None:
+    """Return what a promotion replaced; after a rollback nothing is watched, which would only undo it."""
+    moves = history.champion_moves()
+    promoted = bool(moves) and moves[-1][1].outcome is PromotionOutcome.PROMOTED
+    return history.previous if promoted and history.previous not in history.banned else None
 
 
 def _shadow_verdict(history: History) -> PromotionRecord | None:

@@ -97,6 +97,14 @@ def test_nothing_is_rolled_back_to_what_is_gone_or_cannot_score() -> None:
     assert rollback_by_watch(history(*PROMOTION, *lost), POLICY, always) is None
 
 
+def test_a_rollback_by_a_person_is_not_undone_by_the_watch() -> None:
+    by_person = replace(judged("1", PromotionOutcome.ROLLED_BACK, "2"), by="person")
+    bad = [seen(name, newer=True, older=False, version="2") for name in "cde"]
+    past = history(*PROMOTION, by_person, settled("1"))
+    assert watched(past, POLICY) is None
+    assert rollback_by_watch(history(*PROMOTION, by_person, settled("1"), *bad), POLICY, always) is None
+
+
 def test_a_first_champion_is_not_watched() -> None:
     past = history(*BEFORE[:4], scored("c", drifted=("alerts",)), scored("d", drifted=("alerts",)))
     assert watched(past, POLICY) is None
