@@ -17,10 +17,10 @@ import tensorflow as tf
 
 from training import distributed
 from training.dataset import read_shard
-from training.detectors import Features, Total
+from training.detectors import Detector, Features, Parts, Total
 from training.detectors.autoencoder import Autoencoder
 from training.errors import TrainingFailedError
-from training.fit import fit
+from training.fit import Fitted, fit, hold_in_memory
 from training.preprocessing import fit_preprocessing
 from training.types import Column, FeatureSchema
 
@@ -57,10 +57,15 @@ class Recorder:
         tf.py_function(lambda rows: self.seen.extend(rows.numpy()[:, 0].tolist()), [batch], [])
         return tf.square(self.weights[0].value) * tf.ones(tf.shape(batch)[0])
 
-    def scoring_model(self, features: Features, total: Total) -> Any:  # noqa: ANN401 - no model
+    def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - no model
         """Score nothing."""
         assert total(np.ones(1))[0] == distributed.size()
-        return features.shape
+        return sum(len(part) for part in parts())
+
+
+def fit_rows(detector: Detector, features: Features) -> Fitted:
+    """Fit on rows that are in memory."""
+    return fit(detector, hold_in_memory(features, detector.validation_share, seed=3), seed=3)
 
 
 def refusal(action: Callable[[], object]) -> str:
@@ -85,9 +90,9 @@ def main(folder: Path) -> None:
     whole = Autoencoder(
         optimizer="sgd", learning_rate=0.1, noise=0, epochs=5, smallest_batch=WHOLE, largest_batch=WHOLE
     )
-    fitted = fit(whole, features, seed=3)
+    fitted = fit_rows(whole, features)
     # From equal weights, the mean of the ranks' next weights is one step along the mean gradient.
-    averaged = fit(dataclasses.replace(whole, local_steps=2), features, seed=3)
+    averaged = fit_rows(dataclasses.replace(whole, local_steps=2), features)
     everything = preprocessing.transform(read_shard(folder / "rows.parquet", schema.names(), 0, 1))
     np.savez(
         folder / f"rank-{rank}-of-{size}.npz",
@@ -97,7 +102,7 @@ def main(folder: Path) -> None:
     )
 
     recorder = Recorder()
-    fit(recorder, shard[["row"]].to_numpy(np.float32), seed=3)
+    fit_rows(recorder, shard[["row"]].to_numpy(np.float32))
     single_rows = Autoencoder(epochs=2, smallest_batch=1, largest_batch=1)
     spoilt = np.where(rank == size - 1, np.float32(np.nan), features)
     observed = {
@@ -106,18 +111,18 @@ def main(folder: Path) -> None:
         "loss": fitted.loss,
         "seen": recorder.seen,
         "gathered": distributed.gather(np.arange(rank + 1)).tolist(),
-        "loss_of_local_steps": fit(Autoencoder(epochs=3, local_steps=3), features, seed=3).loss,
-        "loss_of_steps": fit(Autoencoder(epochs=3), features, seed=3).loss,
-        "loss_of_single_rows": fit(single_rows, features[:20], seed=3).loss,
-        "not_finite": refusal(lambda: fit(whole, spoilt, seed=3)),
-        "diverged": refusal(lambda: fit(Autoencoder(learning_rate=1e30), features, seed=3)),
+        "loss_of_local_steps": fit_rows(Autoencoder(epochs=3, local_steps=3), features).loss,
+        "loss_of_steps": fit_rows(Autoencoder(epochs=3), features).loss,
+        "loss_of_single_rows": fit_rows(single_rows, features[:20]).loss,
+        "not_finite": refusal(lambda: fit_rows(whole, spoilt)),
+        "diverged": refusal(lambda: fit_rows(Autoencoder(learning_rate=1e30), features)),
         "other_tensorflow": refusal(lambda: distributed.require_build_for("2.0.0")),
         "weights_differ": refusal(
             lambda: distributed.assert_equal_weights([keras.Variable(float(rank))], "on purpose")
         ),
     }
     with patch.object(distributed, "sum_over_ranks", list):  # the ranks no longer exchange anything
-        observed["never_synchronised"] = refusal(lambda: fit(whole, features, seed=3))
+        observed["never_synchronised"] = refusal(lambda: fit_rows(whole, features))
     (folder / f"rank-{rank}-of-{size}.json").write_text(json.dumps(observed))
 
 

@@ -1,22 +1,29 @@
-"""The fit loop, the same for one rank and for many.
+"""The fit loop, the same for one rank and for many, for rows in memory and on disk.
 
-What one step does is in `training.steps`; here is the course of the epochs: who trains on which rows, what is
-compared over the ranks, and when to stop.
+What one step does is in `training.steps`, and which rows it takes in `training.feed`; here is the course of
+the epochs: what is compared over the ranks, what is kept of the progress, and when to stop.
 """
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 import numpy as np
 
 from training import distributed
+from training.checkpoint import Progress
 from training.detectors import Detector, Features
 from training.errors import TrainingFailedError
+from training.feed import Chunk, Feed, MemoryFeed
+from training.keeper import Keeper
 from training.steps import make_trainer, make_validator
+
+STEPS_PER_CALL = 2_000
+"""At most, so that a loss that is not finite stops a long epoch early, and a checkpoint is not far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,83 +36,124 @@ class Fitted:
     loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Best:
-    epoch: int = 0
-    loss: float = math.inf
-    weights: Sequence[np.ndarray] = ()
+def hold_in_memory(features: Features, validation_share: float, seed: int) -> MemoryFeed:
+    """Return the feed of rows that fit memory, of which `features` (rows, width) are this rank's.
+
+    Raises:
+        TrainingFailedError: Too few rows, or a feature that is not finite; raised on every rank.
+    """
+    distributed.fail_together(None if np.isfinite(features).all() else "a feature is not finite")
+    return MemoryFeed(
+        features,
+        rows=int(distributed.total(np.array(float(len(features))))),
+        rank=distributed.rank(),
+        size=distributed.size(),
+        validation_share=validation_share,
+        seed=seed,
+    )
 
 
-def fit(detector: Detector, features: Features, seed: int) -> Fitted:
-    """Fit on the rows of all ranks; row i of the whole is row i // size of rank i % size.
+def fit(detector: Detector, feed: Feed, seed: int, keeper: Keeper | None = None) -> Fitted:
+    """Fit on the rows of all ranks.
 
     Args:
         detector: The validated options.
-        features: This rank's rows, (rows, width).
-        seed: Decides the first weights, the validation rows, the order of the rows and the noise.
+        feed: This rank's rows.
+        seed: Decides the first weights and the noise.
+        keeper: Keeps checkpoints; the training goes on from the newest. None keeps nothing.
 
     Raises:
-        TrainingFailedError: Too few rows, a feature or a loss that is not finite, or ranks out of step;
-            raised on every rank.
+        TrainingFailedError: A loss that is not finite, or ranks out of step; raised on every rank.
+        RetryableError: A checkpoint cannot be written or read.
     """
-    distributed.fail_together(None if np.isfinite(features).all() else "a feature is not finite")
-    rows = int(distributed.total(np.array(float(len(features)))))
-    training, validation = _split(rows, detector.validation_share, seed)
-
     keras.utils.set_random_seed(seed)
-    network = detector.build(features.shape[1])
-    distributed.share_weights(network.weights)
-    train, steps = make_trainer(detector, network, features, len(training), seed)
-    validate = make_validator(network, features[validation], seed)
+    network = detector.build(feed.width)
+    batch_rows = detector.batch_rows(feed.training_rows)
+    steps = feed.steps(batch_rows)
+    trainer = make_trainer(detector, network, steps, seed)
+    validate = make_validator(network, seed)
+    keeper = keeper or Keeper()
+    progress, best = keeper.resume(trainer.state)
 
-    best = _Best()
-    for epoch in range(1, detector.epochs + 1):
-        order = np.random.default_rng((seed, epoch, distributed.rank())).permutation(training)
-        first = train(order, epoch, 0, 1)
-        if epoch == 1:
-            distributed.assert_equal_weights(network.weights, "after the first step")
-        loss = _mean_over_ranks(first + train(order, epoch, 1, steps), len(training), epoch)
-        validation_loss = _mean_over_ranks(validate(), len(validation), epoch)
-        distributed.assert_equal_weights(network.weights, f"after epoch {epoch}")
-        _report(epoch=epoch, loss=loss, validation_loss=validation_loss)
-        if validation_loss < best.loss:
-            weights = [weight.numpy() for weight in network.weights]
-            best = _Best(epoch=epoch, loss=validation_loss, weights=weights)
-        elif epoch - best.epoch >= detector.patience:
-            break
+    while progress.epoch <= detector.epochs and _improving(detector, progress):
+        started, done = time.monotonic(), progress.step
+        for chunk in feed.chunks(progress.epoch, batch_rows, progress.step):
+            for first, last in _calls(chunk, progress, detector.local_steps):
+                own = trainer.run(chunk, progress.epoch, first, last)
+                loss_sum, due = distributed.total(np.array([own, keeper.due()], dtype=np.float64))
+                progress = _after(progress, chunk.first_step + last, progress.loss_sum + float(loss_sum))
+                if progress.epoch == progress.step == 1:
+                    distributed.assert_equal_weights(network.weights, "after the first step")
+                if due:
+                    distributed.assert_equal_weights(network.weights, "before a checkpoint")
+                    keeper.keep(trainer.state, progress, best)
+                    _report(epoch=progress.epoch, step=progress.step, checkpoint=True)
+        distributed.assert_equal_weights(network.weights, f"after epoch {progress.epoch}")
+        loss = progress.loss_sum / feed.training_rows
+        validation_loss = _mean_over_ranks(validate(feed.validation()), feed, progress.epoch)
+        rate = feed.training_rows * (steps - done) / steps / (time.monotonic() - started)
+        if validation_loss < progress.best_loss:
+            best = [np.array(weight) for weight in network.weights]
+            progress = replace(progress, best_epoch=progress.epoch, best_loss=validation_loss)
+        progress = replace(progress, epoch=progress.epoch + 1, step=0, loss_sum=0.0)
+        kept = keeper.keep(trainer.state, progress, best)
+        _report(
+            epoch=progress.epoch - 1,
+            loss=loss,
+            validation_loss=validation_loss,
+            steps=steps,
+            rows_per_second=rate,
+            checkpoint=kept,
+        )
 
-    for weight, value in zip(network.weights, best.weights, strict=True):
+    for weight, value in zip(network.weights, best, strict=True):
         weight.assign(value)
     distributed.assert_equal_weights(network.weights, "at the end")
-    model = network.scoring_model(features, distributed.total)
-    return Fitted(model=model, rows=rows, epochs=epoch, loss=best.loss)
+    model = network.scoring_model(feed.parts, distributed.total)
+    return Fitted(model=model, rows=feed.rows, epochs=progress.epoch - 1, loss=progress.best_loss)
 
 
-def _split(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of this rank's training and validation rows.
+def _improving(detector: Detector, progress: Progress) -> bool:
+    """Whether the last epochs are not too many without a lower validation loss."""
+    return progress.epoch - 1 - progress.best_epoch < detector.patience
 
-    All ranks together hold out the same rows, whatever their number.
+
+def _calls(chunk: Chunk, progress: Progress, local_steps: int) -> Iterator[tuple[int, int]]:
+    """Yield the steps of a chunk that are still to do, from `first` to before `last` of one call.
+
+    Calls end where the ranks exchange anyway, so that a resumed training's calls are the same. The very first
+    step is a call of its own.
     """
-    held_out = np.random.default_rng(seed).random(rows, dtype=np.float32) < share
-    if not 0 < held_out.sum() < rows:
-        raise TrainingFailedError(
-            f"{rows} training rows are too few to hold out a share of {share} for validation",
-            hint="Train on more windows.",
-        )
-    own = held_out[distributed.rank() :: distributed.size()]
-    return np.flatnonzero(~own), np.flatnonzero(own)
+    first = max(0, progress.step - chunk.first_step)
+    if progress.epoch == 1 and progress.step == 0 and chunk.steps:
+        yield 0, 1
+        first = 1
+    length = local_steps * math.ceil(STEPS_PER_CALL / local_steps)
+    while first < chunk.steps:
+        last = min((first // length + 1) * length, chunk.steps)
+        yield first, last
+        first = last
 
 
-def _mean_over_ranks(own_sum: float, own_rows: int, epoch: int) -> float:
-    """Return the mean over the rows of all ranks: sums are added, never means."""
-    summed, rows = distributed.total(np.array([own_sum, own_rows]))
-    mean = float(summed / rows)
-    if not math.isfinite(mean):
+def _after(progress: Progress, step: int, loss_sum: float) -> Progress:
+    """Return the progress after a call, if the losses are finite."""
+    _require_finite(loss_sum, progress.epoch)
+    return replace(progress, step=step, loss_sum=loss_sum)
+
+
+def _mean_over_ranks(own_sum: float, feed: Feed, epoch: int) -> float:
+    """Return the mean over the validation rows of all ranks: sums are added, never means."""
+    mean = float(distributed.total(np.array(own_sum))) / (feed.rows - feed.training_rows)
+    _require_finite(mean, epoch)
+    return mean
+
+
+def _require_finite(loss: float, epoch: int) -> None:
+    if not math.isfinite(loss):
         raise TrainingFailedError(
-            f"the loss of epoch {epoch} is {mean}",
+            f"the loss of epoch {epoch} is {loss}",
             hint="The training diverged and all ranks stopped; lower the detector's `learning_rate`.",
         )
-    return mean
 
 
 def _report(**figures: Any) -> None:  # noqa: ANN401 - whatever JSON takes

@@ -25,12 +25,14 @@ from pydantic import TypeAdapter
 
 from training import artifact
 from training.calibrators import CalibrationScores, ThresholdSpec
+from training.checkpoint import Checkpoints
 from training.dataset import read_sample, read_shard
 from training.detectors import detector
 from training.errors import FloodmarkError, RetryableError, TrainingFailedError
 from training.outcome import LOST_PEER, RESULT, RankError, error_file
 from training.preprocessing import Preprocessing, fit_preprocessing
 from training.scorer import Scorer, open_network, score_rows
+from training.storage import Place
 from training.threshold import calibrate
 from training.types import TrainingJob, TrainingRequest, TrainingResult
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from training.fit import Fitted
 
 ARTIFACT = "artifact"
+CHECKPOINTS = "checkpoints"
 EXIT_TERMINAL = 70
 EXIT_RETRYABLE = 75
 REFERENCE_ROWS = 10_000
@@ -52,7 +55,8 @@ def train(job: TrainingJob) -> None:
         FloodmarkError: No model was written, and why.
     """
     from training import distributed  # noqa: PLC0415 - TensorFlow reads the environment that `main` prepares
-    from training.fit import fit  # noqa: PLC0415 - likewise
+    from training.fit import fit, hold_in_memory  # noqa: PLC0415 - likewise
+    from training.keeper import Keeper  # noqa: PLC0415 - likewise
 
     started = time.monotonic()
     distributed.start()
@@ -67,7 +71,10 @@ def train(job: TrainingJob) -> None:
     preprocessing = fit_preprocessing(request.schema, shard, distributed.gather)
     features = preprocessing.transform(shard)
     del shard  # the features take its place in memory
-    fitted = fit(detector(request.detector), features, request.seed)
+    options = detector(request.detector)
+    feed = hold_in_memory(features, options.validation_share, request.seed)
+    checkpoints = _checkpoints(job, preprocessing)
+    fitted = fit(options, feed, request.seed, Keeper(checkpoints, every_seconds=job.checkpoint_seconds))
 
     # Calibration scores come from the network that will be deployed, on every rank.
     exported = _export(fitted, Path(job.output)) if rank == 0 else b""
@@ -99,6 +106,14 @@ def train(job: TrainingJob) -> None:
         )
         _write_artifact(job, result, preprocessing, network, scores, parity)
         write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
+        checkpoints.remove()
+
+
+def _checkpoints(job: TrainingJob, preprocessing: Preprocessing) -> Checkpoints:
+    """Return this request's checkpoints; they fit the data that made this preprocessing, and this code."""
+    place = Place.at(job.checkpoints or Path(job.output) / CHECKPOINTS).child(job.request.id)
+    fits = hashlib.sha256((preprocessing.to_json() + _code_digest()).encode()).hexdigest()
+    return Checkpoints(place=place, request_id=job.request.id, fits=fits)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,12 +1,13 @@
 """The steps of an epoch, compiled into one call.
 
-Every epoch has ceil(rows / batch) steps on every rank, and each rank deals its own rows into that many nearly
-equal batches: no rank waits for another that has run out, and every row is seen exactly once. The gradient of
-a step is the sum over all ranks' rows divided by their number, so uneven batches weigh what they should.
+Every rank has the same number of steps, and in each the rows of all ranks that `training.feed` gives it. The
+gradient of a step is the sum over all ranks' rows divided by their number, so a rank's part weighs what it
+should, however large it is.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,33 +15,45 @@ import tensorflow as tf
 
 from training import distributed
 from training.detectors import Detector, Features, Network
+from training.feed import Chunk
 
-ROWS_PER_CALL = 65_536
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trainer:
+    """Runs steps on a network.
 
-def make_trainer(
-    detector: Detector, network: Network, features: Features, own: int, seed: int
-) -> tuple[Callable[[np.ndarray, int, int, int], float], int]:
-    """Return the function that runs some steps of an epoch, and the number of steps of an epoch.
-
-    The function takes the positions of this rank's `own` training rows in the order of the epoch, the epoch,
-    and the steps from `first` to before `last`; it returns the sum of this rank's losses.
+    Attributes:
+        run: Takes a chunk, the epoch, and the chunk's steps from `first` to before `last`; returns the sum of
+            this rank's losses.
+        state: All Keras variables that the next step depends on: first the network's weights, then the
+            optimizer's, of which one counts the steps and so decides the learning rate.
     """
-    everywhere = int(distributed.total(np.array(float(own))))
-    steps = math.ceil(everywhere / detector.batch_rows(everywhere))
+
+    run: Callable[[Chunk, int, int, int], float]
+    state: Sequence[Any]
+
+
+def make_trainer(detector: Detector, network: Network, steps: int, seed: int) -> Trainer:
+    """Return the trainer of `network` in epochs of `steps` steps; `seed` decides the noise."""
     schedule = keras.optimizers.schedules.CosineDecay(detector.learning_rate, steps * detector.epochs)
     optimizer = {"adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}[detector.optimizer](schedule)
     optimizer.build(network.weights)
-    rows = tf.constant(features)
     noise = tf.constant(seed * distributed.size() + distributed.rank(), tf.int64)
 
-    def run(order: tf.Tensor, epoch: tf.Tensor, first: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
+    def run(  # noqa: PLR0913, PLR0917 - a chunk, whose arrays are tensors here, and which of its steps
+        rows: tf.Tensor,
+        order: tf.Tensor,
+        bounds: tf.Tensor,
+        start: tf.Tensor,
+        first: tf.Tensor,
+        last: tf.Tensor,
+    ) -> tf.Tensor:
         summed, unexchanged = tf.zeros((), tf.float64), tf.zeros(())
         for step in tf.range(first, last):
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-            batch = tf.gather(rows, order[own * step // steps : own * (step + 1) // steps])
+            batch = tf.gather(rows, order[bounds[step] : bounds[step + 1]])
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(network.losses(batch, tf.stack([noise, epoch * steps + step])))
+                loss = tf.reduce_sum(network.losses(batch, tf.stack([noise, start + step])))
             gradients = tape.gradient(loss, [weight.value for weight in network.weights])
             count = tf.cast(tf.shape(batch)[0], tf.float32)
             unexchanged += count
@@ -54,20 +67,30 @@ def make_trainer(
             summed += tf.cast(loss, tf.float64)
         return summed
 
-    # Horovod's exchanges have no XLA kernel; one call for all steps, because a call costs more than a step.
-    compiled = tf.function(run, jit_compile=False)
+    # Horovod's exchanges have no XLA kernel; one call for many steps, because a call costs more than a step.
+    compiled = tf.function(run, jit_compile=False, reduce_retracing=True)
+    held: list[Any] = [None, None]  # the rows of the last call, and the same as a tensor
 
-    def train(order: np.ndarray, epoch: int, first: int, last: int) -> float:
-        return float(compiled(*(tf.constant(value, tf.int64) for value in (order, epoch, first, last))))
+    def run_chunk(chunk: Chunk, epoch: int, first: int, last: int) -> float:
+        if held[0] is not chunk.rows:
+            held[:] = None, None  # before the next are copied
+            held[:] = chunk.rows, tf.constant(chunk.rows)
+        numbers = (chunk.order, chunk.bounds, epoch * steps + chunk.first_step, first, last)
+        return float(compiled(held[1], *(tf.constant(value, tf.int64) for value in numbers)))
 
-    return train, steps
+    return Trainer(run=run_chunk, state=[*network.weights, *optimizer.variables])
 
 
-def make_validator(network: Network, validation: Features, seed: int) -> Callable[[], float]:
+def make_validator(network: Network, seed: int) -> Callable[[Iterable[Features]], float]:
     """Return the function that sums the losses of this rank's validation rows, always with the same noise."""
     losses = tf.function(network.losses, jit_compile=False, reduce_retracing=True)
-    batches = [
-        (tf.constant(validation[start : start + ROWS_PER_CALL]), tf.constant([seed, start], tf.int64))
-        for start in range(0, len(validation), ROWS_PER_CALL)
-    ]
-    return lambda: sum(float(tf.reduce_sum(losses(batch, noise))) for batch, noise in batches)
+
+    def validate(parts: Iterable[Features]) -> float:
+        return float(
+            sum(
+                np.sum(losses(tf.constant(rows), tf.constant([seed, part], tf.int64)), dtype=np.float64)
+                for part, rows in enumerate(parts)
+            )
+        )
+
+    return validate

@@ -143,6 +143,11 @@ class TrainingJob:
     their times and before the contamination guard took any out: a reference without its tail would call
     the next unchanged window drifted. `calibration_anomalies` are the labelled anomalies that belong to the
     calibration rows, `rows_per_day` is the pace of the windows; a calibrator may need them.
+
+    Attributes:
+        checkpoints: A folder or `s3://bucket/prefix` for what a killed training goes on from; None is a
+            folder in `output`.
+        checkpoint_seconds: One is written after each epoch, and within a longer one so often.
     """
 
     request: TrainingRequest
@@ -153,6 +158,8 @@ class TrainingJob:
     output: str
     calibration_anomalies: str | None = None
     rows_per_day: float | None = None
+    checkpoints: str | None = None
+    checkpoint_seconds: float = 120.0
     format_version: Literal[1] = 1
 
 

@@ -59,13 +59,15 @@ def main() -> None:
 def autoencoder(rows: pd.DataFrame, seed: int) -> Scores:
     """Fit the default detector on one rank, by the code that the ranks of a training run."""
     from training.detectors import detector  # noqa: PLC0415 - likewise
-    from training.fit import fit  # noqa: PLC0415 - likewise
+    from training.fit import fit, hold_in_memory  # noqa: PLC0415 - likewise
 
     schema, _ = infer_schema(rows, time_column=None, label_column=None, ignore=[])
     clean = clean_frame(rows, schema)
     preprocessing = fit_preprocessing(schema, clean, lambda array: array)
     with redirect_stdout(io.StringIO()):  # the epochs
-        fitted = fit(detector(DetectorSpec()), preprocessing.transform(clean), seed)
+        options = detector(DetectorSpec())
+        feed = hold_in_memory(preprocessing.transform(clean), options.validation_share, seed)
+        fitted = fit(options, feed, seed)
     return lambda frame: np.asarray(
         fitted.model(preprocessing.transform(clean_frame(frame, schema)))
     ).reshape(-1)

@@ -141,7 +141,7 @@ def _network(features: np.ndarray, folder: Path) -> bytes:
     network: Any = detector(DetectorSpec()).build(features.shape[1])
     for weights in network.weights:  # the biases too: those of zero would be optimised away
         weights.assign(keras.random.normal(weights.shape, stddev=0.1))
-    model: Any = network.scoring_model(features, lambda sums: sums)
+    model: Any = network.scoring_model(lambda: iter([features]), lambda sums: sums)
     model(features[:1])
     model.save(folder / MODEL)
     exported = folder / "network.onnx"

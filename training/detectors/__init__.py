@@ -1,7 +1,7 @@
 """The detectors by name. One is a file beside this one that follows `Detector`, and a line in the table."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol, cast
 
@@ -15,6 +15,8 @@ from training.types import DetectorSpec
 Features = npt.NDArray[np.float32]
 Total = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """Adds up one array per rank; the identity where there is one rank."""
+Parts = Callable[[], Iterator[Features]]
+"""Yields this rank's rows in parts (rows, width), as often as it is called."""
 
 
 class Network(Protocol):
@@ -27,11 +29,12 @@ class Network(Protocol):
     def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors, see above
         """Return the loss of each row, (rows,), of `batch` (rows, width); `seed` (2,) decides any noise."""
 
-    def scoring_model(self, features: Features, total: Total) -> Any:  # noqa: ANN401 - a Keras model
+    def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
         """Return a Keras model from features (rows, width) to scores (rows,), higher is more anomalous.
 
-        `features` are this rank's training rows. Statistics taken from them go through `total`, so that all
-        ranks hold the same, and into the model as plain constants.
+        `parts()` goes over this rank's training rows, a part (rows, width) at a time: all of them need not
+        fit memory. Statistics taken from them go through `total`, so that all ranks hold the same, and into
+        the model as plain constants.
         """
 
 

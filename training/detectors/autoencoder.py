@@ -7,9 +7,8 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from training.detectors import Features, Total
+from training.detectors import Parts, Total
 
-ROWS_PER_CALL = 65_536
 STEPS_PER_EPOCH = 40
 """Small data sets get smaller batches, so that an epoch has about so many steps."""
 
@@ -67,7 +66,7 @@ class AutoencoderNetwork:
         noise = self.noise * tf.random.stateless_normal(tf.shape(batch), seed) if self.noise else 0.0
         return tf.reduce_mean(tf.square(self.model(batch + noise) - batch), axis=1)
 
-    def scoring_model(self, features: Features, total: Total) -> Any:  # noqa: ANN401 - a Keras model
+    def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
         """Return the score: squared error plus squared distance from the centre, each over its own mean.
 
         The second term keeps far-out rows anomalous that the network happens to rebuild well.
@@ -75,8 +74,7 @@ class AutoencoderNetwork:
         import keras  # noqa: PLC0415 - as above
 
         sums = np.zeros(3)
-        for start in range(0, len(features), ROWS_PER_CALL):
-            rows = features[start : start + ROWS_PER_CALL]
+        for rows in parts():
             residuals = rows - np.asarray(self.model(rows))
             sums += [
                 np.square(residuals, dtype=np.float64).sum(),
