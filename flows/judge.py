@@ -94,7 +94,8 @@ def judge(settings: Settings, source: str, training: TrainingRecord) -> Promotio
             reason=f"could not be judged: {error}",
         )
     verdict = decide(installation, history, version, run_gates(evidence, settings.gates))
-    record = under_policy(verdict, history.trigger_of(training), settings.promotion)
+    trigger = history.trigger_of(training)
+    record = under_policy(verdict, trigger, settings.promotion, detector=training.detector.name)
     judged = Judged(record=record, training=training, request=candidate.request, evidence=evidence)
     return report_judged(installation, source, judged)
 

@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from monitoring.records import PromotionRecord
+from training.detectors import BASELINES
 from training.types import PromotionOutcome
 
 Mode = Literal["automatic", "manual", "manual_after_drift"]
 Unvetted = Literal["put_back", "serve"]
+Baselines = Literal["wait", "promote"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class PromotionPolicy:
             or refuse it in shadow.
         unvetted: What becomes of a version that a person moved the alias to although it was refused,
             rolled back, never judged, or is not in the ledger: `put_back` the alias, or `serve` it.
+        baselines: Whether candidates of a baseline detector `wait` for a person, or may `promote` as others.
     """
 
     mode: Mode = "automatic"
@@ -30,9 +33,11 @@ class PromotionPolicy:
     watch_windows: int = 3
     watch_failures: int = 2
     unvetted: Unvetted = "put_back"
+    baselines: Baselines = "wait"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("mode", get_args(Mode)), ("unvetted", get_args(Unvetted))):
+        choices = {"mode": Mode, "unvetted": Unvetted, "baselines": Baselines}
+        for name, allowed in ((name, get_args(choice)) for name, choice in choices.items()):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; allowed are {', '.join(allowed)}")
         for name in ("shadow_windows", "watch_windows"):
@@ -46,15 +51,20 @@ class PromotionPolicy:
             raise ValueError(f"watch_failures is {self.watch_failures}; it must be at least 1")
 
 
-def under_policy(record: PromotionRecord, trigger: str | None, policy: PromotionPolicy) -> PromotionRecord:
+def under_policy(
+    record: PromotionRecord, trigger: str | None, policy: PromotionPolicy, *, detector: str
+) -> PromotionRecord:
     """Return what the policy makes of a verdict of the gates; only a promotion is ever held back.
 
-    `trigger` is what asked for the candidate's training: first, drift or age; None where it is not known.
-    A first model has nothing to be shadowed by.
+    `trigger` is what asked for the candidate's training: first, drift or age; None where it is not known;
+    `detector` is the name of what was trained. A first model has nothing to be shadowed by.
     """
     if record.outcome is not PromotionOutcome.PROMOTED:
         return record
     passed = f"all {len(record.gates)} gates passed"
+    if policy.baselines == "wait" and detector in BASELINES:
+        told = f"waits for a person: {passed}, but {detector} is a baseline, and promotion.baselines is wait"
+        return replace(record, outcome=PromotionOutcome.UNDECIDED, reason=told)
     if policy.mode == "manual" or (policy.mode == "manual_after_drift" and trigger in ("drift", None)):
         told = f"waits for a person: {passed}, and promotion.mode is {policy.mode}"
         return replace(record, outcome=PromotionOutcome.UNDECIDED, reason=told)

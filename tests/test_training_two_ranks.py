@@ -258,7 +258,7 @@ def test_options_are_checked_where_tensorflow_is_not() -> None:
         "epochs = 2.5: Input should be a valid integer",
         "optimizer = 'momentum': Input should be 'adam' or 'sgd'",
         "depth = 3: Unexpected keyword argument",
-        "Its options are hidden, code,",
+        "Its options are optimizer, learning_rate,",
         "unknown detector 'oracle'\n  Allowed: autoencoder",
     ):
         assert part in done.stdout, done.stdout + done.stderr

@@ -13,6 +13,7 @@ from monitoring.next_step import in_flight
 from monitoring.promotion_policy import Mode, PromotionPolicy, under_policy
 from monitoring.records import Comparison, PromotionRecord, Record, WindowRecord
 from monitoring.watch import rollback_by_watch, shadowed, verdict_in_shadow, watched
+from training.detectors import BASELINES
 from training.types import GateResult, PromotionOutcome, Verdict
 
 PROMOTED, REFUSED, UNDECIDED = PromotionOutcome.PROMOTED, PromotionOutcome.REFUSED, PromotionOutcome.UNDECIDED
@@ -124,11 +125,25 @@ def test_a_first_champion_is_not_watched() -> None:
     ],
 )
 def test_the_mode_says_who_promotes(mode: Mode, trigger: str | None, outcome: PromotionOutcome) -> None:
-    record = under_policy(judged("2", from_version="1"), trigger, PromotionPolicy(mode=mode))
+    record = under_policy(
+        judged("2", from_version="1"), trigger, PromotionPolicy(mode=mode), detector="autoencoder"
+    )
     assert (record.outcome, record.shadow) == (outcome, False)
     for verdict in (REFUSED, UNDECIDED):
         held = judged("2", verdict, "1")
-        assert under_policy(held, trigger, PromotionPolicy(mode=mode)) is held
+        assert under_policy(held, trigger, PromotionPolicy(mode=mode), detector="autoencoder") is held
+
+
+@pytest.mark.parametrize("detector", sorted(BASELINES))
+def test_a_baseline_waits_for_a_person_unless_configured_otherwise(detector: str) -> None:
+    for passed in (judged("1"), judged("2", from_version="1")):
+        record = under_policy(passed, "first", POLICY, detector=detector)
+        assert (record.outcome, record.shadow) == (UNDECIDED, False)
+        assert f"{detector} is a baseline" in record.reason
+        promoting = replace(POLICY, baselines="promote")
+        assert under_policy(passed, "first", promoting, detector=detector) is passed
+    refused = judged("2", REFUSED, "1")
+    assert under_policy(refused, "first", POLICY, detector=detector) is refused
 
 
 def test_what_asked_for_a_training_is_in_the_ledger() -> None:
@@ -143,8 +158,8 @@ def test_what_asked_for_a_training_is_in_the_ledger() -> None:
 
 
 def test_a_passed_candidate_goes_into_shadow_but_a_first_model_does_not() -> None:
-    assert under_policy(judged("1"), "first", SHADOW) == judged("1")
-    record = under_policy(judged("2", from_version="1"), "drift", SHADOW)
+    assert under_policy(judged("1"), "first", SHADOW, detector="vae") == judged("1")
+    record = under_policy(judged("2", from_version="1"), "drift", SHADOW, detector="vae")
     assert (record.outcome, record.shadow) == (UNDECIDED, True)
     past = history(*BEFORE, record, settled("2"))
     assert shadowed(past) == "2"
@@ -205,6 +220,7 @@ def test_exactly_enough_windows_that_speak_against_it_alone_roll_back(
     [
         {"mode": "sometimes"},
         {"unvetted": "ignore"},
+        {"baselines": "sometimes"},
         {"watch_failures": 0},
         {"watch_windows": 1, "watch_failures": 2},
         {"shadow_windows": -1},

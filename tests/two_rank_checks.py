@@ -57,6 +57,8 @@ class Recorder:
         tf.py_function(lambda rows: self.seen.extend(rows.numpy()[:, 0].tolist()), [batch], [])
         return tf.square(self.weights[0].value) * tf.ones(tf.shape(batch)[0])
 
+    validation_losses = losses
+
     def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - no model
         """Score nothing."""
         assert total(np.ones(1))[0] == distributed.size()
@@ -91,12 +93,13 @@ def main(folder: Path) -> None:
         optimizer="sgd", learning_rate=0.1, noise=0, epochs=5, smallest_batch=WHOLE, largest_batch=WHOLE
     )
     fitted = fit_rows(whole, features)
+    model: Any = fitted.model
     # From equal weights, the mean of the ranks' next weights is one step along the mean gradient.
     averaged = fit_rows(dataclasses.replace(whole, local_steps=2), features)
     everything = preprocessing.transform(read_shard(folder / "rows.parquet", schema.names(), 0, 1))
     np.savez(
         folder / f"rank-{rank}-of-{size}.npz",
-        *fitted.model.get_weights(),
+        *model.get_weights(),
         scores=np.asarray(fitted.model(everything)),
         scores_of_averaged=np.asarray(averaged.model(everything)),
     )

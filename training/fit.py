@@ -16,7 +16,7 @@ import numpy as np
 
 from training import distributed
 from training.checkpoint import Progress
-from training.detectors import Detector, Features
+from training.detectors import AnyDetector, Detector, DirectDetector, Features, ScoringModel
 from training.errors import TrainingFailedError
 from training.feed import Chunk, Feed, MemoryFeed
 from training.keeper import Keeper
@@ -28,9 +28,12 @@ STEPS_PER_CALL = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A fitted detector: `model` maps features to scores, `loss` is the best mean validation loss."""
+    """A fitted detector: `model` maps features to scores, `loss` is the best mean validation loss.
 
-    model: keras.Model
+    Of a detector that is fitted directly, `epochs` is 1 and `loss` the mean score of the training rows.
+    """
+
+    model: ScoringModel
     rows: int
     epochs: int
     loss: float
@@ -53,7 +56,7 @@ def hold_in_memory(features: Features, validation_share: float, seed: int) -> Me
     )
 
 
-def fit(detector: Detector, feed: Feed, seed: int, keeper: Keeper | None = None) -> Fitted:
+def fit(detector: AnyDetector, feed: Feed, seed: int, keeper: Keeper | None = None) -> Fitted:
     """Fit on the rows of all ranks.
 
     Args:
@@ -66,6 +69,8 @@ def fit(detector: Detector, feed: Feed, seed: int, keeper: Keeper | None = None)
         TrainingFailedError: A loss that is not finite, or ranks out of step; raised on every rank.
         RetryableError: A checkpoint cannot be written or read.
     """
+    if isinstance(detector, DirectDetector):
+        return _fit_directly(detector, feed, seed)
     keras.utils.set_random_seed(seed)
     network = detector.build(feed.width)
     batch_rows = detector.batch_rows(feed.training_rows)
@@ -111,6 +116,14 @@ def fit(detector: Detector, feed: Feed, seed: int, keeper: Keeper | None = None)
     distributed.assert_equal_weights(network.weights, "at the end")
     model = network.scoring_model(feed.parts, distributed.total)
     return Fitted(model=model, rows=feed.rows, epochs=progress.epoch - 1, loss=progress.best_loss)
+
+
+def _fit_directly(detector: DirectDetector, feed: Feed, seed: int) -> Fitted:
+    model = detector.fit_directly(feed.parts, seed, distributed)
+    own = sum(float(np.sum(model(rows), dtype=np.float64)) for rows in feed.parts())
+    loss = float(distributed.total(np.array(own))) / feed.rows
+    _require_finite(loss, epoch=1)
+    return Fitted(model=model, rows=feed.rows, epochs=1, loss=loss)
 
 
 def _improving(detector: Detector, progress: Progress) -> bool:

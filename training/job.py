@@ -77,7 +77,7 @@ def train(job: TrainingJob) -> None:
     fitted = fit(options, feed, request.seed, Keeper(checkpoints, every_seconds=job.checkpoint_seconds))
 
     # Calibration scores come from the network that will be deployed, on every rank.
-    exported = _export(fitted, Path(job.output)) if rank == 0 else b""
+    exported = export(fitted, Path(job.output)) if rank == 0 else b""
     network = distributed.gather(np.frombuffer(exported, dtype=np.uint8)).tobytes()
     session = open_network(network, threads=_threads())
     held_out = read_shard(Path(job.calibration_rows), columns, rank, size)
@@ -132,7 +132,7 @@ def _threshold_spec(request: TrainingRequest) -> ThresholdSpec:
     )
 
 
-def _export(fitted: "Fitted", output: Path) -> bytes:
+def export(fitted: "Fitted", output: Path) -> bytes:
     """Return the scoring model as ONNX, through Keras and tf2onnx."""
     path = output / "network.partial.onnx"
     fitted.model(

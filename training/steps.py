@@ -83,7 +83,7 @@ def make_trainer(detector: Detector, network: Network, steps: int, seed: int) ->
 
 def make_validator(network: Network, seed: int) -> Callable[[Iterable[Features]], float]:
     """Return the function that sums the losses of this rank's validation rows, always with the same noise."""
-    losses = tf.function(network.losses, jit_compile=False, reduce_retracing=True)
+    losses = tf.function(network.validation_losses, jit_compile=False, reduce_retracing=True)
 
     def validate(parts: Iterable[Features]) -> float:
         return float(

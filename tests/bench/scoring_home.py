@@ -138,7 +138,8 @@ def _network(features: np.ndarray, folder: Path) -> bytes:
     from .keras_peer import MODEL  # noqa: PLC0415 - likewise
 
     keras.utils.set_random_seed(0)
-    network: Any = detector(DetectorSpec()).build(features.shape[1])
+    default: Any = detector(DetectorSpec())
+    network = default.build(features.shape[1])
     for weights in network.weights:  # the biases too: those of zero would be optimised away
         weights.assign(keras.random.normal(weights.shape, stddev=0.1))
     model: Any = network.scoring_model(lambda: iter([features]), lambda sums: sums)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,33 @@ Parts = Callable[[], Iterator[Features]]
 """Yields this rank's rows in parts (rows, width), as often as it is called."""
 
 
+class Ranks(Protocol):
+    """The ranks of a training, as the module `training.distributed` offers them."""
+
+    def rank(self) -> int:
+        """Return the position of this one, from 0."""
+
+    def size(self) -> int:
+        """Return their number."""
+
+    def gather(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Concatenate one array per rank along its first axis, in the order of the ranks; all get it."""
+
+
+class ScoringModel(Protocol):
+    """From features (rows, width) to scores (rows,), higher is more anomalous; a Keras model is one."""
+
+    @property
+    def input_shape(self) -> tuple[int | None, ...]:
+        """Of its features, the rows first, which are None."""
+
+    def __call__(self, features: Any) -> Any:  # noqa: ANN401 - tensors or arrays
+        """Return the scores of `features`."""
+
+    def export(self, filepath: Any, *, format: str, verbose: bool) -> None:  # noqa: A002, ANN401 - as in Keras
+        """Write the model to `filepath` as ONNX, the only `format` that is asked for."""
+
+
 class Network(Protocol):
     """A network to be fitted. Tensors are TensorFlow's, typed as Any so that this module needs none."""
 
@@ -29,6 +56,9 @@ class Network(Protocol):
     def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors, see above
         """Return the loss of each row, (rows,), of `batch` (rows, width); `seed` (2,) decides any noise."""
 
+    def validation_losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors, see above
+        """Return the loss of each row, (rows,), that chooses the best epoch; `losses` where it can."""
+
     def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
         """Return a Keras model from features (rows, width) to scores (rows,), higher is more anomalous.
 
@@ -38,6 +68,7 @@ class Network(Protocol):
         """
 
 
+@runtime_checkable
 class Detector(Protocol):
     """A detector's options, validated, and the settings that the fit loop reads."""
 
@@ -72,13 +103,34 @@ class Detector(Protocol):
         """Build the network for `width` features."""
 
 
+@runtime_checkable
+class DirectDetector(Protocol):
+    """The validated options of a detector that is fitted in one go and leaves the fit loop nothing to do."""
+
+    @property
+    def validation_share(self) -> float:
+        """As of `Detector`; nothing is held out, but the rows must be enough for it."""
+
+    def fit_directly(self, parts: Parts, seed: int, ranks: Ranks) -> ScoringModel:
+        """Fit on the rows of all ranks, of which `parts()` are this one's; return the same model on each."""
+
+
+AnyDetector = Detector | DirectDetector
+
 DETECTORS: dict[str, str] = {
     "autoencoder": "training.detectors.autoencoder:Autoencoder",
+    "vae": "training.detectors.vae:Vae",
+    "gan": "training.detectors.gan:Gan",
+    "pca": "training.detectors.pca:Pca",
+    "isolation_forest": "training.detectors.isolation_forest:Forest",
 }
 """Import strings: naming a detector must not import TensorFlow."""
 
+BASELINES = frozenset({"pca", "isolation_forest"})
+"""What others are judged by; the promotion policy lets them wait for a person."""
 
-def detector(spec: DetectorSpec) -> Detector:
+
+def detector(spec: DetectorSpec) -> AnyDetector:
     """Return the detector that `spec` names, with its options validated; imports no TensorFlow.
 
     Raises:
@@ -89,7 +141,7 @@ def detector(spec: DetectorSpec) -> Detector:
     module, _, name = DETECTORS[spec.name].partition(":")
     config = getattr(import_module(module), name)
     try:
-        return cast("Detector", config(**spec.options))
+        return cast("AnyDetector", config(**spec.options))
     except ValidationError as error:
         details = "; ".join(
             f"{'.'.join(map(str, item['loc']))} = {item['input']!r}: {item['msg']}" for item in error.errors()

@@ -1,0 +1,84 @@
+"""What every rank does for test_detectors: it fits each detector and writes down what came of it.
+
+Not a test itself: the test starts it once under horovodrun with two ranks, and once alone.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training import distributed
+from training.detectors import DETECTORS, Detector, Features, detector
+from training.fit import Fitted, fit, hold_in_memory
+from training.job import export
+from training.scorer import open_network
+from training.types import DetectorSpec
+
+ROWS, WIDTH = 401, 6
+"""Odd, so that the shards of two ranks differ."""
+EPOCHS = 8
+
+
+def make_rows(rows: int, seed: int) -> Features:
+    """Make rows in a plane, with a little noise: standardised features as a detector sees them."""
+    generator = np.random.default_rng(seed)
+    plane = np.random.default_rng(0).standard_normal((2, WIDTH)) / np.sqrt(2)
+    noise = 0.1 * generator.standard_normal((rows, WIDTH))
+    return np.asarray(generator.standard_normal((rows, 2)) @ plane + noise, dtype=np.float32)
+
+
+def make_outliers(rows: int) -> Features:
+    """Push two features of each row far out, against each other."""
+    outliers = make_rows(rows, 3)
+    outliers[:, 0] += 5
+    outliers[:, 1] -= 5
+    return outliers
+
+
+def fitted(name: str, seed: int) -> Fitted:
+    """Fit the detector `name`, if by the loop then for a few epochs, on this rank's rows."""
+    loops = isinstance(detector(DetectorSpec(name=name)), Detector)
+    spec = DetectorSpec(name=name, options={"epochs": EPOCHS} if loops else {})
+    own = make_rows(ROWS, 1)[distributed.rank() :: distributed.size()]
+    options = detector(spec)
+    return fit(options, hold_in_memory(own, options.validation_share, seed), seed)
+
+
+def scores(model: Any, features: Features) -> list[float]:  # noqa: ANN401 - a Keras model, or what is called alike
+    """Return the scores of `features`."""
+    return [float(score) for score in np.asarray(model(features)).reshape(-1)]
+
+
+def observe(name: str, folder: Path) -> dict[str, Any]:
+    """Fit one detector and write down what the test compares."""
+    normal, outliers = make_rows(100, 2), make_outliers(100)
+    first = fitted(name, 5)
+    observed = {
+        "rows": first.rows,
+        "loss": first.loss,
+        "normal": scores(first.model, normal),
+        "outliers": scores(first.model, outliers),
+    }
+    if distributed.size() == 1:
+        session = open_network(export(first, folder), threads=1)
+        (network_input,) = session.get_inputs()
+        exported = session.run(None, {network_input.name: np.concatenate([normal, outliers])})[0]
+        observed["exported"] = exported.reshape(-1).tolist()
+        observed["repeated"] = scores(fitted(name, 5).model, normal)
+        observed["other_seed"] = scores(fitted(name, 6).model, normal)
+    return observed
+
+
+def main(folder: Path) -> None:
+    """Go through the table and write down this rank's observations."""
+    distributed.start()
+    observed = {name: observe(name, folder) for name in DETECTORS}
+    place = f"rank-{distributed.rank()}-of-{distributed.size()}.json"
+    (folder / place).write_text(json.dumps(observed))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
