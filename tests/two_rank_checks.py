@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import keras
 import numpy as np
+import pydantic
 import tensorflow as tf
 
 from training import distributed
@@ -29,27 +30,11 @@ WHOLE = 10**6
 
 
 class Recorder:
-    """A detector, and its network of one weight, that writes down the rows it is shown."""
-
-    optimizer = "sgd"
-    learning_rate = 0.1
-    epochs = 2
-    patience = 5
-    validation_share = 0.2
-    local_steps = 1
+    """A network of one weight that writes down the rows it is shown."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []
         self.weights = [keras.Variable(1.0)]
-
-    def batch_rows(self, rows: int) -> int:
-        """Divide into steps that do not come out even."""
-        return rows // 7
-
-    def build(self, width: int) -> "Recorder":
-        """Be the network, too."""
-        assert width == 1
-        return self
 
     def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors
         """Write down the first feature, which is the number of the row."""
@@ -68,6 +53,22 @@ class Recorder:
 def fit_rows(detector: Detector, features: Features) -> Fitted:
     """Fit on rows that are in memory."""
     return fit(detector, hold_in_memory(features, detector.validation_share, seed=3), seed=3)
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config={"arbitrary_types_allowed": True})
+class Recorded(Detector):
+    """The detector that uses it."""
+
+    recorder: Recorder
+
+    def batch_rows(self, rows: int) -> int:
+        """Divide into steps that do not come out even."""
+        return rows // 7
+
+    def build(self, width: int) -> Recorder:
+        """Be that network."""
+        assert width == 1
+        return self.recorder
 
 
 def refusal(action: Callable[[], object]) -> str:
@@ -105,7 +106,10 @@ def main(folder: Path) -> None:
     )
 
     recorder = Recorder()
-    fit_rows(recorder, shard[["row"]].to_numpy(np.float32))
+    recorded = Recorded(
+        recorder=recorder, optimizer="sgd", learning_rate=0.1, epochs=2, patience=5, validation_share=0.2
+    )
+    fit_rows(recorded, shard[["row"]].to_numpy(np.float32))
     single_rows = Autoencoder(epochs=2, smallest_batch=1, largest_batch=1)
     spoilt = np.where(rank == size - 1, np.float32(np.nan), features)
     observed = {

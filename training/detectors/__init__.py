@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from training.detectors.options import FitOptions
 from training.errors import ConfigurationError
 from training.types import DetectorSpec
 
@@ -68,39 +69,14 @@ class Network(Protocol):
         """
 
 
-@runtime_checkable
-class Detector(Protocol):
-    """A detector's options, validated, and the settings that the fit loop reads."""
+class Detector(FitOptions):
+    """The validated options of a detector that the fit loop fits; its config inherits and adds to them."""
 
-    @property
-    def optimizer(self) -> str:
-        """`adam` or `sgd`."""
-
-    @property
-    def learning_rate(self) -> float:
-        """At the start; it falls to zero along a half cosine over all epochs."""
-
-    @property
-    def epochs(self) -> int:
-        """At most so many."""
-
-    @property
-    def local_steps(self) -> int:
-        """Steps between two exchanges of the ranks: 1 adds up gradients, more average the weights."""
-
-    @property
-    def patience(self) -> int:
-        """Stop after so many epochs without a lower validation loss."""
-
-    @property
-    def validation_share(self) -> float:
-        """The share of the training rows that judges the epochs."""
-
-    def batch_rows(self, rows: int) -> int:
-        """Return the rows of one step over all ranks when there are `rows` training rows in all."""
+    __slots__ = ()
 
     def build(self, width: int) -> Network:
         """Build the network for `width` features."""
+        raise NotImplementedError
 
 
 @runtime_checkable
@@ -144,7 +120,10 @@ def detector(spec: DetectorSpec) -> AnyDetector:
         return cast("AnyDetector", config(**spec.options))
     except ValidationError as error:
         details = "; ".join(
-            f"{'.'.join(map(str, item['loc']))} = {item['input']!r}: {item['msg']}" for item in error.errors()
+            f"{'.'.join(map(str, item['loc']))} = {item['input']!r}: {item['msg']}"
+            if item["loc"]
+            else item["msg"].removeprefix("Value error, ")  # of options that do not go together
+            for item in error.errors()
         )
         options = ", ".join(field.name for field in dataclasses.fields(config))
         raise ConfigurationError(

@@ -4,13 +4,13 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from training.detectors import Parts, Total
-from training.detectors.options import STRICT, FitOptions, Noise, Positive
+from training.detectors import Detector, Parts, Total
+from training.detectors.options import STRICT, Noise, Positive
 from training.detectors.score_parts import summed_over_means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=STRICT)
-class Autoencoder(FitOptions):
+class Autoencoder(Detector):
     """Options. `code` and `hidden` are widths of layers; `code` is never wider than the features.
 
     `noise` is the standard deviation of the Gaussian noise that training adds to the standardised features

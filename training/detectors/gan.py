@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic.dataclasses import dataclass
 
-from training.detectors import Parts, Total
-from training.detectors.options import STRICT, FitOptions, Noise, Positive, Real
+from training.detectors import Detector, Parts, Total
+from training.detectors.options import STRICT, Noise, Positive, Real
 from training.detectors.score_parts import summed_over_means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=STRICT)
-class Gan(FitOptions):
+class Gan(Detector):
     """Options. `code`, `hidden` and `judged` are widths of layers, the last of the discriminator's features.
 
     `adversarial` weighs the discriminator's part of the loss against the squared error. `noise` is that of

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from training.detectors import Parts, Total
-from training.detectors.options import STRICT, FitOptions, Noise, Positive
+from training.detectors import Detector, Parts, Total
+from training.detectors.options import STRICT, Noise, Positive
 from training.detectors.score_parts import summed_over_means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=STRICT)
-class Vae(FitOptions):
+class Vae(Detector):
     """Options. `code` and `hidden` are widths of layers; `code` is never wider than the features.
 
     `beta` weighs the divergence against the squared error, both per feature (Higgins et al. 2017,
