@@ -137,7 +137,7 @@ def train(installation: Installation, request: TrainingRequest, prepared: Prepar
         calibration_anomalies=str(folder / CALIBRATION_ANOMALIES),
         rows_per_day=prepared.rows_per_day,
     )
-    return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds)
+    return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings)
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra import bound_child
+from training import bound_child
 from training.errors import ConfigurationError, RetryableError
 
 API_URL = "PREFECT_API_URL"

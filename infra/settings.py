@@ -23,6 +23,7 @@ from pydantic_settings import (
 
 from infra.channels import AlertSettings
 from infra.contract_file import read_contract
+from infra.launch_settings import LaunchSettings
 from infra.pool import POOLS
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
@@ -65,7 +66,7 @@ def _without_password(uri: str | None) -> str | None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(LaunchSettings):
     """How a training is launched, and what it may be trained on.
 
     New rows may hold unlabelled anomalies, but no more than `trim_share` of them. A champion that alerts on
@@ -73,7 +74,6 @@ class TrainingSettings:
     """
 
     pool: str = "local"
-    ranks: int = 2
     timeout_seconds: float = 3_600
     seed: int = 0
     trusted_alert_factor: float = 1.5
@@ -82,8 +82,8 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if self.pool not in POOLS:
             raise ValueError(f"pool is {self.pool!r}; allowed are {', '.join(POOLS)}")
-        if self.ranks < 1:
-            raise ValueError(f"ranks is {self.ranks}; it must be at least 1")
+        LaunchSettings.__post_init__(self)  # super() does not know a class that slots have made anew
+        POOLS[self.pool].place(self, self.ranks)
         if not self.timeout_seconds > 0:
             raise ValueError(f"timeout_seconds is {self.timeout_seconds}; it must be positive")
         if not self.trusted_alert_factor >= 1:

@@ -198,7 +198,7 @@ def supervise() -> Iterator[Supervise]:
     started = []
 
     def start(*command: str, parent: int = os.getpid()) -> "subprocess.Popen[bytes]":
-        supervisor = [sys.executable, "-m", "infra.bound_child", str(parent)]
+        supervisor = [sys.executable, "-m", "training.bound_child", str(parent)]
         started.append(subprocess.Popen([*supervisor, *command], cwd=ROOT))
         return started[-1]
 

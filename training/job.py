@@ -23,7 +23,7 @@ import onnxruntime
 import pandas as pd
 from pydantic import TypeAdapter
 
-from training import artifact
+from training import artifact, heartbeat
 from training.calibrators import CalibrationScores, ThresholdSpec
 from training.checkpoint import Checkpoints
 from training.dataset import read_sample, read_shard
@@ -61,9 +61,11 @@ def train(job: TrainingJob) -> None:
     started = time.monotonic()
     distributed.start()
     rank, size, request = distributed.rank(), distributed.size(), job.request
-    if size != request.world_size:
+    fewest = job.fewest_ranks or request.world_size
+    if not fewest <= size <= request.world_size:
+        asked = f"{fewest} to {request.world_size}" if job.fewest_ranks else f"{fewest}"
         raise TrainingFailedError(
-            f"{size} ranks were started for a training that asks for {request.world_size}",
+            f"{size} ranks were started for a training that asks for {asked}",
             hint="Start it through `infra.pool`, which starts as many as the request says.",
         )
     columns = request.schema.names()
@@ -270,6 +272,7 @@ def main(path: str) -> int:
     """Run this rank of the job at `path`; return its exit code."""
     job = TypeAdapter(TrainingJob).validate_json(Path(path).read_bytes())
     _prepare_environment()
+    heartbeat.start()
     try:
         train(job)
     except Exception as error:  # noqa: BLE001 - whatever it is, the pool must read it

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training import distributed
+from training import distributed, heartbeat
 from training.detectors import Detector, Features, Network
 from training.feed import Chunk
 
@@ -76,7 +76,8 @@ def make_trainer(detector: Detector, network: Network, steps: int, seed: int) ->
             held[:] = None, None  # before the next are copied
             held[:] = chunk.rows, tf.constant(chunk.rows)
         numbers = (chunk.order, chunk.bounds, epoch * steps + chunk.first_step, first, last)
-        return float(compiled(held[1], *(tf.constant(value, tf.int64) for value in numbers)))
+        with heartbeat.steps(lambda: int(optimizer.iterations.value.numpy())):
+            return float(compiled(held[1], *(tf.constant(value, tf.int64) for value in numbers)))
 
     return Trainer(run=run_chunk, state=[*network.weights, *optimizer.variables])
 

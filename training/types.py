@@ -148,6 +148,7 @@ class TrainingJob:
         checkpoints: A folder or `s3://bucket/prefix` for what a killed training goes on from; None is a
             folder in `output`.
         checkpoint_seconds: One is written after each epoch, and within a longer one so often.
+        fewest_ranks: An elastic training may run with from so many to the request's `world_size` ranks.
     """
 
     request: TrainingRequest
@@ -160,6 +161,7 @@ class TrainingJob:
     rows_per_day: float | None = None
     checkpoints: str | None = None
     checkpoint_seconds: float = 120.0
+    fewest_ranks: int | None = None
     format_version: Literal[1] = 1
 
 

@@ -2,7 +2,7 @@
 
 Stays between the two as a small supervisor. When PARENT dies, even by SIGKILL, when this process is told to
 end, or when the command ends and leaves something behind, every descendant is killed, in whatever process
-group or session it is: horovodrun puts each rank into a session of its own.
+group or session it is.
 """
 
 import ctypes
@@ -22,29 +22,39 @@ PR_SET_CHILD_SUBREAPER = 36
 
 def main(parent: int, command: list[str]) -> int:
     """Run `command` to its end and return its exit code."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _leave)
+    leave_when_told()
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    # Descendants whose own parent dies become children of this process, so none is out of its sight.
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    adopt_descendants()
     if os.getppid() != parent:  # died before the signal was asked for
         return 128 + signal.SIGTERM
     try:
-        return subprocess.Popen(command, preexec_fn=_die_with_parent).wait()  # noqa: PLW1509, S603 - no threads here, and a command of infra.pool's
+        return subprocess.Popen(command, preexec_fn=die_with_parent).wait()  # noqa: PLW1509, S603 - no threads here, and a command of ours
     finally:
-        _end_descendants()
+        end_descendants()
+
+
+def leave_when_told() -> None:
+    """Turn the signals that ask a process to end into SystemExit, so that its `finally` blocks run."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _leave)
+
+
+def adopt_descendants() -> None:
+    """Make descendants whose own parent dies children of this process, so that none is out of its sight."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _leave(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _die_with_parent() -> None:
-    """Bind the command to this process: horovodrun's helpers end the ranks when it is killed."""
+def die_with_parent() -> None:
+    """Bind the calling process to the one that forked it: run between fork and exec."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _end_descendants() -> None:
+def end_descendants() -> None:
+    """Kill every process below this one, whatever group or session it is in, and wait until they are gone."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while descendants := psutil.Process().children(recursive=True):
