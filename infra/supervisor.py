@@ -78,8 +78,9 @@ def _events(process: "subprocess.Popen[bytes]", deadline: float) -> Iterator[dic
 
     def listen() -> None:
         assert process.stdout is not None  # noqa: S101 - asked for by the caller
-        for line in process.stdout:
-            said.put(line)
+        with process.stdout as stream:
+            for line in stream:
+                said.put(line)
         said.put(b"")
 
     Thread(target=listen, daemon=True).start()
