@@ -18,7 +18,7 @@ from monitoring.records import PromotionRecord, TrainingRecord
 from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError, RetryableError
 from training.gate_evidence import Evidence
 from training.gates import gates_of, run_gates
-from training.inject import INJECTIONS, inject_anomalies
+from training.inject import inject_anomalies
 from training.promotion import decide_promotion
 from training.types import GateResult, PromotionOutcome
 
@@ -46,7 +46,8 @@ def gather_evidence(
         labels = None
     normal = judge_rows if labels is None or (labels == 1).all() else judge_rows[labels == 0]
     seed = settings.training.seed
-    injected, kinds = inject_anomalies(normal, schema, kinds=list(INJECTIONS), seed=seed, count=INJECTED_ROWS)
+    kinds_asked = settings.gates.injected_kinds
+    injected, kinds = inject_anomalies(normal, schema, kinds=kinds_asked, seed=seed, count=INJECTED_ROWS)
     slices = {name: as_text(judge_rows[name]) for name in settings.gates.slices if name in judge_rows}
 
     def scores(model: Champion | None, rows: pd.DataFrame) -> np.ndarray | None:

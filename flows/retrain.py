@@ -20,16 +20,20 @@ from monitoring.frames import usable_labels
 from monitoring.records import TrainingRecord
 from training.errors import InvalidArtifactError, InvalidWindowError, TrainingFailedError
 from training.guard import GuardedRows, champion_excess, guard_rows
+from training.inject import inject_anomalies
 from training.split import split_rows
 from training.types import GuardPolicy, TrainingJob, TrainingRequest, TrainingResult, WindowVersion
 
 TRAINING_ROWS = "training.parquet"
 CALIBRATION_ROWS = "calibration.parquet"
+TRAINING_ANOMALIES = "training_anomalies.parquet"
 CALIBRATION_ANOMALIES = "calibration_anomalies.parquet"
 REFERENCE_ROWS = "reference.parquet"
 HELD_OUT_ROWS = "held_out.parquet"
 JUDGE_ROWS = "judge.parquet"
 ROWS_PER_GROUP = 50_000
+SYNTHETIC_ROWS = 1_000
+"""That `supervision.synthetic` makes; `supervision.anomaly_share` says how often each is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,8 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
 
     The guard takes rows out of the training and the calibration part: judging and the reference of later
     drift checks must see what really arrives. What labels call anomalous of the calibration part is stored
-    beside it, as many as come, for calibrators that weigh found anomalies against false alerts.
+    beside it, as many as come, for calibrators that weigh found anomalies against false alerts; of the
+    training part, where the request asks for supervision.
 
     Raises:
         TrainingFailedError: The guard would leave out too much, or what is left is too little.
@@ -77,11 +82,26 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
         HELD_OUT_ROWS: rows.loc[np.concatenate([calibration, judge]), arriving],
         JUDGE_ROWS: rows.loc[judge],
     }
+    labelled = rows.loc[training[known[training]], features]
+    parts[TRAINING_ANOMALIES] = training_anomalies(parts[TRAINING_ROWS], labelled, request)
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         part.to_parquet(folder / f".{name}", index=False, row_group_size=ROWS_PER_GROUP)
         (folder / f".{name}").replace(folder / name)
     return PreparedRows(folder=folder, guard=guarded.reason, rows_per_day=pace(opened, frames, request))
+
+
+def training_anomalies(
+    normal: pd.DataFrame, labelled: pd.DataFrame, request: TrainingRequest
+) -> pd.DataFrame:
+    """Return the anomalies that the training is to know of: none, or the labelled ones and those it makes."""
+    supervision = request.supervision
+    if not supervision.anomaly_weight:
+        return labelled.head(0)
+    if not supervision.synthetic:
+        return labelled
+    made, _ = inject_anomalies(normal, request.schema, supervision.synthetic, request.seed, SYNTHETIC_ROWS)
+    return pd.concat([labelled, made[labelled.columns]], ignore_index=True)
 
 
 def pace(source: Source, frames: list[pd.DataFrame], request: TrainingRequest) -> float | None:
@@ -135,6 +155,7 @@ def train(installation: Installation, request: TrainingRequest, prepared: Prepar
         held_out_rows=str(folder / HELD_OUT_ROWS),
         output=str(folder),
         calibration_anomalies=str(folder / CALIBRATION_ANOMALIES),
+        training_anomalies=str(folder / TRAINING_ANOMALIES),
         rows_per_day=prepared.rows_per_day,
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings)
@@ -186,6 +207,7 @@ def request_training(installation: Installation, windows: tuple[WindowVersion, .
         threshold_method=settings.threshold.method,
         threshold_beta=settings.threshold.beta,
         alerts_per_day=settings.threshold.alerts_per_day,
+        supervision=settings.supervision,
         world_size=settings.training.ranks,
         seed=settings.training.seed,
         champion_version=champion,

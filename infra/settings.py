@@ -36,6 +36,7 @@ from training.detectors import check_options
 from training.errors import ConfigurationError
 from training.gate_evidence import GateLimits
 from training.guard import MOST_LEFT_OUT
+from training.supervision import Supervision
 from training.types import DetectorSpec
 
 PREFIX = "FLOODMARK_"
@@ -138,6 +139,7 @@ class Settings(BaseSettings):
     retraining: Annotated[RetrainingPolicy, _known_keys(RetrainingPolicy)] = RetrainingPolicy()
     training: Annotated[TrainingSettings, _known_keys(TrainingSettings)] = TrainingSettings()
     detector: Annotated[DetectorSpec, _known_keys(DetectorSpec)] = DetectorSpec()
+    supervision: Annotated[Supervision, _known_keys(Supervision)] = Supervision()
     threshold: Annotated[ThresholdSpec, _known_keys(ThresholdSpec)] = ThresholdSpec()
     gates: Annotated[GateLimits, _known_keys(GateLimits)] = GateLimits()
     promotion: Annotated[PromotionPolicy, _known_keys(PromotionPolicy)] = PromotionPolicy()
@@ -239,7 +241,7 @@ def load_settings(file: Path | None, overrides: dict[str, object]) -> Settings:
     given = {key: value for key, value in overrides.items() if value is not None}
     try:
         settings = FromFile(**given)  # type: ignore[arg-type] # pydantic checks them
-        check_options(settings.detector)
+        check_options(settings.detector, supervised=settings.supervision.anomaly_weight > 0)
     except ValidationError as error:
         raise ConfigurationError(
             _explain(error), hint=f"see {file or DEFAULT_FILE} and {PREFIX}… variables"

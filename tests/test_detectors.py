@@ -97,5 +97,21 @@ def test_wrong_options_are_errors_that_name_the_choices(name: str) -> None:
         assert next(iter(wrong)) in error.value.hint
 
 
+def test_known_anomalies_take_part_on_every_rank_alike(ranks: list[Observed], alone: Observed) -> None:
+    first, second, single = (observed["supervised"] for observed in (*ranks, alone))
+    assert abs(first["taken"] - second["taken"]) <= 1
+    assert first["taken"] + second["taken"] == single["taken"]
+    assert single["taken"] == round(single["training_rows"] * 0.2 / 0.8)
+    assert first["normal"] == second["normal"]
+    np.testing.assert_allclose(first["normal"], single["normal"], rtol=1e-4)
+    np.testing.assert_allclose(first["outliers"], single["outliers"], rtol=1e-4)
+
+
+def test_the_weight_makes_anomalies_score_higher_beside_normal_rows(alone: Observed) -> None:
+    supervised, taken_for_normal = alone["supervised"], alone["taken_for_normal"]
+    ratios = [np.mean(one["outliers"]) / np.mean(one["normal"]) for one in (supervised, taken_for_normal)]
+    assert ratios[0] > 1.05 * ratios[1]
+
+
 def test_baselines_are_detectors() -> None:
     assert set(DETECTORS) > BASELINES

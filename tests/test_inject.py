@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.errors import ConfigurationError
 from training.inject import INJECTIONS, inject_anomalies
 from training.types import Column, FeatureSchema
 
@@ -159,7 +160,9 @@ def test_kinds_without_room_are_left_out() -> None:
     frame, kinds = inject_anomalies(rows, _schema(name="categorical"), KINDS, 0, 20)
     assert set(kinds) == {"spike", "dropout"}
     assert len(frame) == 20
-    with pytest.raises(ValueError, match=r"no kind of \['shift', 'swap'\] fits 0 numeric, 1 categorical"):
+    with pytest.raises(
+        ConfigurationError, match=r"no kind of \['shift', 'swap'\] fits 0 numeric, 1 categorical"
+    ):
         inject_anomalies(rows, _schema(name="categorical"), ["shift", "swap"], 0, 20)
 
 

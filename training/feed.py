@@ -30,12 +30,14 @@ class Chunk:
         order: Positions among them, in the order of the steps.
         bounds: Where each step begins in `order`, and the last one ends, (steps + 1,).
         first_step: The number of this chunk's first step in the epoch.
+        known_from: The rows from this place on are known anomalies; None where none is.
     """
 
     rows: Features
     order: Positions
     bounds: Positions
     first_step: int
+    known_from: int | None = None
 
     @property
     def steps(self) -> int:

@@ -56,7 +56,14 @@ def hold_in_memory(features: Features, validation_share: float, seed: int) -> Me
     )
 
 
-def fit(detector: AnyDetector, feed: Feed, seed: int, keeper: Keeper | None = None) -> Fitted:
+def fit(
+    detector: AnyDetector,
+    feed: Feed,
+    seed: int,
+    keeper: Keeper | None = None,
+    *,
+    anomaly_weight: float = 0.0,
+) -> Fitted:
     """Fit on the rows of all ranks.
 
     Args:
@@ -64,6 +71,7 @@ def fit(detector: AnyDetector, feed: Feed, seed: int, keeper: Keeper | None = No
         feed: This rank's rows.
         seed: Decides the first weights and the noise.
         keeper: Keeps checkpoints; the training goes on from the newest. None keeps nothing.
+        anomaly_weight: Of the known anomalies in the feed.
 
     Raises:
         TrainingFailedError: A loss that is not finite, or ranks out of step; raised on every rank.
@@ -75,7 +83,7 @@ def fit(detector: AnyDetector, feed: Feed, seed: int, keeper: Keeper | None = No
     network = detector.build(feed.width)
     batch_rows = detector.batch_rows(feed.training_rows)
     steps = feed.steps(batch_rows)
-    trainer = make_trainer(detector, network, steps, seed)
+    trainer = make_trainer(detector, network, steps, seed, anomaly_weight)
     validate = make_validator(network, seed)
     keeper = keeper or Keeper()
     progress, best = keeper.resume(trainer.state)

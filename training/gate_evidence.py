@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
 import numpy as np
 
+from training.supervision import InjectionKind
 from training.types import GateResult, Verdict
 
 
@@ -19,6 +21,7 @@ class GateLimits:
     alert_rate_factor: float = 3.0
     min_judge_rows: int = 100
     injected_recall: float = 0.5
+    injected_kinds: tuple[InjectionKind, ...] = get_args(InjectionKind)
     min_injected_rows: int = 30
     min_labelled_anomalies: int = 30
     margin: float = 0.05
@@ -34,6 +37,9 @@ class GateLimits:
         allowed = {
             "alert_rate_factor above 1": self.alert_rate_factor > 1,
             "injected_recall above 0, at most 1": 0 < self.injected_recall <= 1,
+            f"injected_kinds one or more of {', '.join(get_args(InjectionKind))}": (
+                0 < len(set(self.injected_kinds) & set(get_args(InjectionKind))) == len(self.injected_kinds)
+            ),
             "margin from 0, below 1": 0 <= self.margin < 1,
             "score_tolerance above 0, below 1": 0 < self.score_tolerance < 1,
             "max_artifact_megabytes above 0": self.max_artifact_megabytes > 0,

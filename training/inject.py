@@ -13,6 +13,7 @@ from math import ceil
 import numpy as np
 import pandas as pd
 
+from training.errors import ConfigurationError
 from training.types import FeatureSchema
 
 ATTEMPTS = 50
@@ -125,7 +126,8 @@ def inject_anomalies(
         (count,) of the kinds' names.
 
     Raises:
-        ValueError: No rows, an unknown kind, no kind that fits, or `count` below one.
+        ConfigurationError: No kind fits the features.
+        ValueError: No rows, an unknown kind, or `count` below one.
     """
     pool = _pool(rows, schema)
     usable = _usable(kinds, pool)
@@ -195,8 +197,9 @@ def _usable(kinds: Sequence[str], pool: _Pool) -> list[str]:
     room = {"shift": numeric > 0, "swap": numeric + categorical > 1}
     usable = [kind for kind in kinds if room.get(kind, numeric + categorical > 0)]
     if not usable:
-        raise ValueError(
-            f"no kind of {list(kinds)} fits {numeric} numeric, {categorical} categorical features"
+        raise ConfigurationError(
+            f"no kind of {list(kinds)} fits {numeric} numeric, {categorical} categorical features",
+            hint="name others in gates.injected_kinds and supervision.synthetic",
         )
     return usable
 

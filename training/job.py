@@ -33,6 +33,7 @@ from training.outcome import LOST_PEER, RESULT, RankError, error_file
 from training.preprocessing import Preprocessing, fit_preprocessing
 from training.scorer import Scorer, open_network, score_rows
 from training.storage import Place
+from training.supervised_feed import with_known_anomalies
 from training.threshold import calibrate
 from training.types import TrainingJob, TrainingRequest, TrainingResult
 
@@ -74,9 +75,12 @@ def train(job: TrainingJob) -> None:
     features = preprocessing.transform(shard)
     del shard  # the features take its place in memory
     options = detector(request.detector)
-    feed = hold_in_memory(features, options.validation_share, request.seed)
+    rows = hold_in_memory(features, options.validation_share, request.seed)
+    feed = with_known_anomalies(rows, job, preprocessing, rank, size)
     checkpoints = _checkpoints(job, preprocessing)
-    fitted = fit(options, feed, request.seed, Keeper(checkpoints, every_seconds=job.checkpoint_seconds))
+    keeper = Keeper(checkpoints, every_seconds=job.checkpoint_seconds)
+    weight = request.supervision.anomaly_weight
+    fitted = fit(options, feed, request.seed, keeper, anomaly_weight=weight)
 
     # Calibration scores come from the network that will be deployed, on every rank.
     exported = export(fitted, Path(job.output)) if rank == 0 else b""

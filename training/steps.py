@@ -16,6 +16,7 @@ import tensorflow as tf
 from training import distributed, heartbeat
 from training.detectors import Detector, Features, Network
 from training.feed import Chunk
+from training.supervision import supervised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +34,13 @@ class Trainer:
     state: Sequence[Any]
 
 
-def make_trainer(detector: Detector, network: Network, steps: int, seed: int) -> Trainer:
-    """Return the trainer of `network` in epochs of `steps` steps; `seed` decides the noise."""
+def make_trainer(
+    detector: Detector, network: Network, steps: int, seed: int, anomaly_weight: float = 0.0
+) -> Trainer:
+    """Return the trainer of `network` in epochs of `steps` steps; `seed` decides the noise.
+
+    `anomaly_weight` is for `training.supervision.supervised`; without any, known anomalies count as rows.
+    """
     schedule = keras.optimizers.schedules.CosineDecay(detector.learning_rate, steps * detector.epochs)
     optimizer = {"adam": keras.optimizers.Adam, "sgd": keras.optimizers.SGD}[detector.optimizer](schedule)
     optimizer.build(network.weights)
@@ -44,6 +50,7 @@ def make_trainer(detector: Detector, network: Network, steps: int, seed: int) ->
         rows: tf.Tensor,
         order: tf.Tensor,
         bounds: tf.Tensor,
+        known_from: tf.Tensor,
         start: tf.Tensor,
         first: tf.Tensor,
         last: tf.Tensor,
@@ -51,9 +58,13 @@ def make_trainer(detector: Detector, network: Network, steps: int, seed: int) ->
         summed, unexchanged = tf.zeros((), tf.float64), tf.zeros(())
         for step in tf.range(first, last):
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
-            batch = tf.gather(rows, order[bounds[step] : bounds[step + 1]])
+            places = order[bounds[step] : bounds[step + 1]]
+            batch = tf.gather(rows, places)
             with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(network.losses(batch, tf.stack([noise, start + step])))
+                losses = network.losses(batch, tf.stack([noise, start + step]))
+                if anomaly_weight:
+                    losses = supervised(losses, places >= known_from, anomaly_weight)
+                loss = tf.reduce_sum(losses)
             gradients = tape.gradient(loss, [weight.value for weight in network.weights])
             count = tf.cast(tf.shape(batch)[0], tf.float32)
             unexchanged += count
@@ -75,7 +86,8 @@ def make_trainer(detector: Detector, network: Network, steps: int, seed: int) ->
         if held[0] is not chunk.rows:
             held[:] = None, None  # before the next are copied
             held[:] = chunk.rows, tf.constant(chunk.rows)
-        numbers = (chunk.order, chunk.bounds, epoch * steps + chunk.first_step, first, last)
+        known_from = len(chunk.rows) if chunk.known_from is None else chunk.known_from
+        numbers = (chunk.order, chunk.bounds, known_from, epoch * steps + chunk.first_step, first, last)
         with heartbeat.steps(lambda: int(optimizer.iterations.value.numpy())):
             return float(compiled(held[1], *(tf.constant(value, tf.int64) for value in numbers)))
 

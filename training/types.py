@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from training.supervision import Supervision
+
 ColumnKind = Literal["numeric", "categorical"]
 
 
@@ -104,6 +106,7 @@ class TrainingRequest:
     guard: GuardPolicy = GuardPolicy()
     threshold_beta: float = 1.0
     alerts_per_day: float | None = None
+    supervision: Supervision = field(default_factory=Supervision)
 
     @property
     def id(self) -> str:
@@ -143,6 +146,7 @@ class TrainingJob:
     their times and before the contamination guard took any out: a reference without its tail would call
     the next unchanged window drifted. `calibration_anomalies` are the labelled anomalies that belong to the
     calibration rows, `rows_per_day` is the pace of the windows; a calibrator may need them.
+    `training_anomalies` are the labelled and made ones that `request.supervision` asks for.
 
     Attributes:
         checkpoints: A folder or `s3://bucket/prefix` for what a killed training goes on from; None is a
@@ -158,6 +162,7 @@ class TrainingJob:
     held_out_rows: str
     output: str
     calibration_anomalies: str | None = None
+    training_anomalies: str | None = None
     rows_per_day: float | None = None
     checkpoints: str | None = None
     checkpoint_seconds: float = 120.0

@@ -131,10 +131,15 @@ def detector(spec: DetectorSpec) -> AnyDetector:
         ) from error
 
 
-def check_options(spec: DetectorSpec) -> None:
+def check_options(spec: DetectorSpec, *, supervised: bool = False) -> None:
     """Check a detector's name and options where no training runs.
 
     Raises:
-        ConfigurationError: The name or an option is unknown, or a value is not allowed.
+        ConfigurationError: The name or an option is unknown, a value is not allowed, or known anomalies
+            are to take part in the training of a detector that takes none.
     """
-    detector(spec)
+    if isinstance(detector(spec), DirectDetector) and supervised:
+        raise ConfigurationError(
+            f"the detector {spec.name!r} is fitted to normal rows alone; supervision.anomaly_weight must be 0",
+            hint="leave out [supervision], or choose a detector that is trained in epochs",
+        )
