@@ -140,6 +140,6 @@ def check_options(spec: DetectorSpec, *, supervised: bool = False) -> None:
     """
     if isinstance(detector(spec), DirectDetector) and supervised:
         raise ConfigurationError(
-            f"the detector {spec.name!r} is fitted to normal rows alone; supervision.anomaly_weight must be 0",
+            f"detector {spec.name!r} is fitted to normal rows alone: supervision.anomaly_weight must be 0",
             hint="leave out [supervision], or choose a detector that is trained in epochs",
         )
