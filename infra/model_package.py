@@ -3,15 +3,18 @@
 import os
 import shutil
 import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from training import artifact
 from training.errors import InvalidArtifactError
-from training.types import Threshold, TrainingRequest, TrainingResult
+from training.types import EpochFigures, Threshold, TrainingRequest, TrainingResult
 
 MLFLOW_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -42,6 +45,9 @@ DETECTOR = "floodmark.detector"
 THRESHOLD = "floodmark.threshold"
 THRESHOLD_METHOD = "floodmark.threshold_method"
 VERDICT = "floodmark.verdict"
+
+METRICS_PER_BATCH = 1_000
+"""MLflow's own limit."""
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ("numpy", "onnxruntime", "pandas", "pyarrow", "pydantic")
@@ -125,6 +131,31 @@ def run_metrics(result: TrainingResult, *, at: int) -> list[Metric]:
         "target_alert_rate": result.threshold.target_alert_rate,
     }
     return [Metric(key, value, at, 0) for key, value in figures.items()]
+
+
+def epoch_metrics(epochs: Sequence[EpochFigures], *, at: int) -> list[Metric]:
+    """Return the figures of the epochs, which MLflow draws as curves; the time is as in `run_metrics`."""
+    return [
+        Metric(f"epoch_{name}", value, at, epoch)
+        for epoch, figures in enumerate(epochs, start=1)
+        for name, value in asdict(figures).items()
+    ]
+
+
+def log_training(client: MlflowClient, run: Run, request: TrainingRequest, result: TrainingResult) -> None:
+    """Write what a training was and came to into its run: parameters, figures, curves and pictures."""
+    from infra.training_pictures import draw_epochs, draw_scores  # noqa: PLC0415 - Matplotlib takes half a second
+
+    run_id, at, folder = run.info.run_id, run.info.start_time, Path(result.artifact)
+    epochs = artifact.read_epochs(folder)
+    client.log_batch(run_id, params=run_params(request))
+    metrics = [*run_metrics(result, at=at), *epoch_metrics(epochs, at=at)]
+    for first in range(0, len(metrics), METRICS_PER_BATCH):
+        client.log_batch(run_id, metrics=metrics[first : first + METRICS_PER_BATCH])
+    scores = np.load(folder / artifact.CALIBRATION_SCORES, allow_pickle=False)
+    client.log_figure(run_id, draw_scores(scores, result.threshold), "pictures/scores.png")
+    if epochs:
+        client.log_figure(run_id, draw_epochs(epochs), "pictures/epochs.png")
 
 
 def log_model(client: MlflowClient, run: Run, request: TrainingRequest, folder: Path) -> tuple[str, str]:

@@ -22,8 +22,7 @@ from infra.model_package import (
     VERDICT,
     check_artifact,
     log_model,
-    run_metrics,
-    run_params,
+    log_training,
     version_tags,
 )
 from training.scorer import Scorer
@@ -102,8 +101,7 @@ class Registry:
             if (version := self._version_of(client, request.id)) is not None:
                 return version
             run = self._run(client, request.id, reason)
-            metrics = run_metrics(result, at=run.info.start_time)
-            client.log_batch(run.info.run_id, metrics=metrics, params=run_params(request))
+            log_training(client, run, request, result)
             model_id, location = log_model(client, run, request, folder)
             client.set_terminated(run.info.run_id)
             with tolerated(EXISTS):

@@ -20,6 +20,7 @@ import cloudpickle  # type: ignore[import-untyped] # it has no types
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import image
 
 from artifacts import build_artifact, normal_rows, training_request
 from infra.clean_load import clean_load
@@ -160,6 +161,19 @@ def test_a_version_says_where_it_comes_from(opened: Opened, registered: Register
     assert run.data.metrics["threshold"] == registered.result.threshold.value
 
 
+def test_a_run_shows_the_course_of_its_training(
+    opened: Opened, registered: Registered, tmp_path: Path
+) -> None:
+    client = MlflowClient(opened.registry.tracking_uri)
+    run_id = client.get_model_version("pumps", registered.version).run_id or ""
+    for name, expected in (("loss", [0.9, 0.4, 0.5]), ("validation_loss", [1.0, 0.5, 0.6])):
+        history = client.get_metric_history(run_id, f"epoch_{name}")
+        assert [(item.step, item.value) for item in history] == list(enumerate(expected, start=1))
+    for name in ("epochs", "scores"):
+        drawn = client.download_artifacts(run_id, f"pictures/{name}.png", str(tmp_path))
+        assert image.imread(drawn).std() > 0.05  # something is drawn
+
+
 def test_registering_again_finds_the_version(opened: Opened, registered: Registered) -> None:
     again = opened.registry.register(registered.request, registered.result, reason="drift")
     assert again == registered.version
@@ -172,6 +186,7 @@ def test_registering_again_finds_the_version(opened: Opened, registered: Registe
         "create_experiment",
         "create_run",
         "log_batch",
+        "log_figure",
         "create_logged_model",
         "log_outputs",
         "log_model_artifacts",
@@ -203,6 +218,7 @@ def test_a_registration_killed_after_any_step_ends_with_one_version(
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 1
+    assert len(client.get_metric_history(run.info.run_id, "epoch_loss")) == 3
 
 
 def test_a_request_that_reaches_mlflow_twice_leaves_one_version(

@@ -184,6 +184,9 @@ def test_the_result_tells_what_was_trained(job: TrainingJob, result: TrainingRes
     assert lineage["request_id"] == job.request.id
     assert lineage["versions"]["horovod"] == "0.28.1"
     assert 0 <= lineage["onnx_parity"] < 1e-4
+    epochs = artifact.read_epochs(Path(result.artifact))
+    assert min(epoch.validation_loss for epoch in epochs) == result.loss
+    assert len(epochs) == result.epochs
     assert len(lineage["code_sha256"]) == 64
 
 

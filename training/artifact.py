@@ -5,8 +5,8 @@ network.onnx             float32 features (rows, width) -> score (rows,)
 preprocessing.json       raw columns -> features
 schema.json              the feature schema
 threshold.json           the flood mark
-lineage.json             the request, code, library versions and figures of the training, and how far the
-                         exported network scores from the trained one (onnx_parity)
+lineage.json             the request, code, library versions and figures of the training and of each of its
+                         epochs, and how far the exported network scores from the trained one (onnx_parity)
 calibration_scores.npy   float64 (calibration rows,)
 reference.parquet        a sample of the raw training and calibration rows, as they arrived ...
 held_out.parquet         ... and of those not trained on: what drift checks compare with
@@ -21,7 +21,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from training.errors import InvalidArtifactError
-from training.types import TrainingRequest
+from training.types import EpochFigures, TrainingRequest
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -91,6 +91,12 @@ def read_request(folder: Path) -> TrainingRequest:
     """Return the request that the training in `folder` answered."""
     lineage = json.loads((folder / LINEAGE).read_text())
     return TypeAdapter(TrainingRequest).validate_python(lineage["request"])
+
+
+def read_epochs(folder: Path) -> tuple[EpochFigures, ...]:
+    """Return the figures of the epochs of the training in `folder`; none where it has none."""
+    lineage = json.loads((folder / LINEAGE).read_text())
+    return TypeAdapter(tuple[EpochFigures, ...]).validate_python(lineage.get("figures_of_epochs", []))
 
 
 def _digest(path: Path) -> str:

@@ -15,8 +15,10 @@ from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from training.storage import Place
+from training.types import EpochFigures
 
 FORMAT_VERSION = 1
 SUFFIX = ".checkpoint"
@@ -35,6 +37,7 @@ class Progress:
         loss_sum: Of the rows of all ranks in them.
         best_epoch: The epoch with the lowest validation loss so far; 0 before the first.
         best_loss: That loss, a mean over rows.
+        figures: Of the epochs that are done.
     """
 
     epoch: int = 1
@@ -42,6 +45,10 @@ class Progress:
     loss_sum: float = 0.0
     best_epoch: int = 0
     best_loss: float = float("inf")
+    figures: tuple[EpochFigures, ...] = ()
+
+
+_PROGRESS = TypeAdapter(Progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,4 +154,4 @@ class Checkpoints:
             )
         if [array.shape for array in state] != list(shapes):
             raise ValueError("its arrays have other shapes than the network's")
-        return Checkpoint(progress=Progress(**header["progress"]), state=state, best=best)  # type: ignore[arg-type] # checked by its digest
+        return Checkpoint(progress=_PROGRESS.validate_python(header["progress"]), state=state, best=best)

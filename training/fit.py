@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import keras
@@ -21,6 +21,7 @@ from training.errors import TrainingFailedError
 from training.feed import Chunk, Feed, MemoryFeed
 from training.keeper import Keeper
 from training.steps import make_trainer, make_validator
+from training.types import EpochFigures
 
 STEPS_PER_CALL = 2_000
 """At most, so that a loss that is not finite stops a long epoch early, and a checkpoint is not far."""
@@ -30,13 +31,15 @@ STEPS_PER_CALL = 2_000
 class Fitted:
     """A fitted detector: `model` maps features to scores, `loss` is the best mean validation loss.
 
-    Of a detector that is fitted directly, `epochs` is 1 and `loss` the mean score of the training rows.
+    Of a detector that is fitted directly, `epochs` is 1 and `loss` the mean score of the training rows; there
+    are no `figures` of epochs.
     """
 
     model: ScoringModel
     rows: int
     epochs: int
     loss: float
+    figures: tuple[EpochFigures, ...] = ()
 
 
 def hold_in_memory(features: Features, validation_share: float, seed: int) -> MemoryFeed:
@@ -108,22 +111,28 @@ def fit(
         if validation_loss < progress.best_loss:
             best = [np.array(weight) for weight in network.weights]
             progress = replace(progress, best_epoch=progress.epoch, best_loss=validation_loss)
-        progress = replace(progress, epoch=progress.epoch + 1, step=0, loss_sum=0.0)
-        kept = keeper.keep(trainer.state, progress, best)
-        _report(
-            epoch=progress.epoch - 1,
-            loss=loss,
-            validation_loss=validation_loss,
-            steps=steps,
-            rows_per_second=rate,
-            checkpoint=kept,
+        figures = EpochFigures(loss=loss, validation_loss=validation_loss, rows_per_second=rate)
+        progress = replace(
+            progress,
+            epoch=progress.epoch + 1,
+            step=0,
+            loss_sum=0.0,
+            figures=(*progress.figures, figures),
         )
+        kept = keeper.keep(trainer.state, progress, best)
+        _report(epoch=progress.epoch - 1, **asdict(figures), steps=steps, checkpoint=kept)
 
     for weight, value in zip(network.weights, best, strict=True):
         weight.assign(value)
     distributed.assert_equal_weights(network.weights, "at the end")
     model = network.scoring_model(feed.parts, distributed.total)
-    return Fitted(model=model, rows=feed.rows, epochs=progress.epoch - 1, loss=progress.best_loss)
+    return Fitted(
+        model=model,
+        rows=feed.rows,
+        epochs=progress.epoch - 1,
+        loss=progress.best_loss,
+        figures=progress.figures,
+    )
 
 
 def _fit_directly(detector: DirectDetector, feed: Feed, seed: int) -> Fitted:

@@ -110,7 +110,8 @@ def train(job: TrainingJob) -> None:
             threshold=threshold,
             artifact=str(Path(job.output) / ARTIFACT),
         )
-        _write_artifact(job, result, preprocessing, network, scores, parity)
+        measured = {"onnx_parity": parity, "figures_of_epochs": [asdict(item) for item in fitted.figures]}
+        _write_artifact(job, result, preprocessing, network, scores, measured)
         write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
         checkpoints.remove()
 
@@ -181,9 +182,9 @@ def _write_artifact(  # noqa: PLR0913, PLR0917 - the parts of the artifact
     preprocessing: Preprocessing,
     network: bytes,
     scores: np.ndarray,
-    parity: float,
+    measured: dict[str, object],
 ) -> None:
-    """Write the folder that `training.artifact` describes and seal it."""
+    """Write the folder that `training.artifact` describes, `measured` into its lineage, and seal it."""
     folder, request = Path(result.artifact), job.request
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier attempt, which left no result
     folder.mkdir(parents=True)
@@ -200,7 +201,7 @@ def _write_artifact(  # noqa: PLR0913, PLR0917 - the parts of the artifact
     for name, value in (
         (artifact.SCHEMA, asdict(request.schema)),
         (artifact.THRESHOLD, asdict(result.threshold)),
-        (artifact.LINEAGE, {**_lineage(request, result), "onnx_parity": parity}),
+        (artifact.LINEAGE, _lineage(request, result) | measured),
     ):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
     np.save(folder / artifact.CALIBRATION_SCORES, scores)

@@ -171,6 +171,15 @@ class TrainingJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EpochFigures:
+    """What one epoch came to: mean losses over the rows of all ranks, and training rows a second of them."""
+
+    loss: float
+    validation_loss: float
+    rows_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult:
     """What a training leaves behind, as one JSON file that is written last."""
 
