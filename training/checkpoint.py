@@ -47,6 +47,15 @@ class Progress:
     best_loss: float = float("inf")
     figures: tuple[EpochFigures, ...] = ()
 
+    @classmethod
+    def of(cls, fields: object) -> "Progress":
+        """Read what `asdict` and JSON have made of one.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        return _PROGRESS.validate_python(fields)
+
 
 _PROGRESS = TypeAdapter(Progress)
 
@@ -154,4 +163,4 @@ class Checkpoints:
             )
         if [array.shape for array in state] != list(shapes):
             raise ValueError("its arrays have other shapes than the network's")
-        return Checkpoint(progress=_PROGRESS.validate_python(header["progress"]), state=state, best=best)
+        return Checkpoint(progress=Progress.of(header["progress"]), state=state, best=best)

@@ -52,7 +52,7 @@ class Keeper:
             _set(state, found.best if found else [])
             best = [np.array(variable) for variable in state[:weights]]
         _set(state, found.state if found else [])
-        return Progress(**progress), best
+        return Progress.of(progress), best
 
     def due(self) -> bool:
         """Whether a checkpoint is due within an epoch; rank 0 tells, and the others say no."""
