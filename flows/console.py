@@ -1,6 +1,7 @@
 """What a person sees while the loop runs: one line a record, a spinner on a terminal only."""
 
 import sys
+import time
 from pathlib import Path
 from shlex import quote
 
@@ -9,6 +10,7 @@ from rich.status import Status
 
 from flows.alerting import site_of
 from flows.loop import Standing
+from flows.training_events import Event, line_of, listen
 from infra.settings import Settings
 from monitoring.next_step import Step
 from monitoring.records import (
@@ -23,6 +25,8 @@ from monitoring.retraining import RetrainingDecision
 from training.types import PromotionOutcome
 
 SHOWN_COLUMNS = 3
+EVERY_S = 30.0
+"""Where there is no terminal, between two lines about one training."""
 
 
 class Progress:
@@ -35,6 +39,8 @@ class Progress:
         self.refusals = 0
         self.failed_trainings = 0
         self.spinner: Status | None = None
+        self.told = time.monotonic()
+        listen(self.training)
 
     def __call__(self, step: Step | None, record: Record | None) -> None:
         """Show a step that begins (`record` is None) or what came of it."""
@@ -55,6 +61,15 @@ class Progress:
             subject, name = paged
             page = site_of(self.settings).page(name)
             self.console.print(f"{subject}  page: {page if '://' in page else _shown(Path(page))}")
+
+    def training(self, event: Event) -> None:
+        """Show how a training comes on: beside the spinner, elsewhere a line from time to time."""
+        line = line_of(event)
+        if self.spinner:
+            self.spinner.update(f"training: {line} …")
+        elif event["event"] == "restarting" or time.monotonic() - self.told >= EVERY_S:
+            self.told = time.monotonic()
+            self.console.print(f"training: {line}")
 
     def close(self, standing: Standing) -> None:
         """Say where the loop stands and how to look at it."""

@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from flows.events import emit
 from flows.installation import Installation, find_windows, known_schema, open_installation, read_clean
 from flows.retries import when_retryable
+from flows.training_events import tell
 from infra.pool import POOLS
 from infra.settings import Settings
 from infra.source import Source
@@ -158,7 +159,7 @@ def train(installation: Installation, request: TrainingRequest, prepared: Prepar
         training_anomalies=str(folder / TRAINING_ANOMALIES),
         rows_per_day=prepared.rows_per_day,
     )
-    return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings)
+    return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings, report=tell)
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)

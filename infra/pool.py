@@ -120,8 +120,8 @@ def _plan(
 ) -> LaunchPlan:
     description = folder / DESCRIPTION
     files = (job.training_rows, job.calibration_rows, job.reference_rows, job.held_out_rows, job.output)
-    locations = (*files, *([job.calibration_anomalies] if job.calibration_anomalies else []))
-    kept = (job.checkpoints,) if job.checkpoints else ()
+    locations = (*files, *filter(None, (job.calibration_anomalies, job.training_anomalies)))
+    kept = filter(None, [job.checkpoints])
     shared = (location for location in locations if not location.startswith("s3://"))
     return LaunchPlan(
         command=(sys.executable, "-m", "training.job", str(description)),

@@ -121,7 +121,7 @@ def test_a_killed_supervisor_leaves_nothing_and_is_no_result(plan: LaunchPlan, t
 
 
 def test_a_host_that_cannot_be_reached_is_named_with_what_was_tried(plan: LaunchPlan, tmp_path: Path) -> None:
-    away = replace(plan, hosts=("localhost:1", "192.0.2.1:1"), ssh=("false", "ssh"))  # no ssh ends faster
+    away = replace(plan, hosts=("localhost:1", "192.0.2.1:1"), ssh=("false", "ssh"), interface="lo")
     failure = supervise(away, tmp_path / "log", 60, lambda _: None)
     assert failure is not None
     assert failure.message.startswith("host 192.0.2.1 could not be reached, or its agent not started")

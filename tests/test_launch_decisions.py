@@ -99,8 +99,8 @@ def test_addresses_are_found_by_interface_or_route() -> None:
     assert address_towards(["127.0.0.1"], "lo") == "127.0.0.1"
     with pytest.raises(ConfigurationError, match=r"(?s)no network interface 'eth99'.*lo"):
         address_towards([], "eth99")
-    with pytest.raises(ConfigurationError, match="host nowhere.invalid cannot be found"):
-        address_towards(["nowhere.invalid"], None)
+    with pytest.raises(ConfigurationError, match=r"host a\.\.b cannot be found"):
+        address_towards(["a..b"], None)
 
 
 def test_ranks_are_dealt_to_slots_in_order_and_never_too_few() -> None:

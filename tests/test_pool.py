@@ -9,14 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import psutil
 import pytest
 
+from infra.launch_settings import LaunchSettings
 from infra.pool import POOLS
 from training.errors import RetryableError, TrainingFailedError
 from training.types import Column, DetectorSpec, FeatureSchema, TrainingJob, TrainingRequest
@@ -112,6 +114,46 @@ def test_a_rank_that_is_killed_ends_the_others_and_may_be_retried(job: TrainingJ
     assert not processes_of(str(tmp_path))
 
 
+def test_a_rank_that_is_killed_costs_an_elastic_training_nothing_it_had_kept(
+    job: TrainingJob, tmp_path: Path
+) -> None:
+    script = tmp_path / "discover"
+    script.write_text("#!/bin/sh\necho localhost:1; echo 127.0.0.1:1\n")
+    script.chmod(0o755)
+    options = ENDLESS | {"epochs": 60}
+    request = replace(job.request, detector=DetectorSpec(options=options), world_size=2)
+    settings = LaunchSettings(discovery_script=script, timeline=True)
+    events: list[dict[str, Any]] = []
+
+    def kill_a_rank_once(event: dict[str, Any]) -> None:
+        events.append(event)
+        if event["event"] == "progress" and len([e for e in events if e["event"] == "progress"]) == 3:
+            ranks = psutil.Process().children(recursive=True)
+            (first,) = [item for item in ranks if is_rank(item) and item.environ()["HOROVOD_RANK"] == "1"]
+            first.kill()
+
+    result = POOLS["elastic"](
+        replace(job, request=request),
+        tmp_path / "work",
+        timeout=200,
+        settings=settings,
+        report=kill_a_rank_once,
+    )
+    assert (result.request_id, result.world_size, result.epochs) == (request.id, 2, 60)
+    assert [event["event"] for event in events if event["event"] != "progress"] == [
+        "started",
+        "restarting",
+        "started",
+    ]
+    epochs = [event["figures"]["epoch"] for event in events if event["event"] == "progress"]
+    assert sorted(set(epochs)) == list(range(1, 61))
+    assert len(epochs) <= 61
+    logs = tmp_path / "work" / "logs"
+    for name in ("rank-0.log", "rank-1.log", "timeline-rank-0.json"):
+        assert (logs / name).stat().st_size > 0
+    assert not processes_of(str(tmp_path))
+
+
 def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path: Path) -> None:
     output = Path(job.output)
     output.mkdir()
@@ -147,8 +189,10 @@ def control_plane(job: TrainingJob, tmp_path: Path) -> "Iterator[subprocess.Pope
     program = """if True:
         import sys
         from pathlib import Path
+from typing import Any
         from pydantic import TypeAdapter
-        from infra.pool import POOLS
+        from infra.launch_settings import LaunchSettings
+from infra.pool import POOLS
         from training.types import TrainingJob
         folder = Path(sys.argv[1])
         job = TypeAdapter(TrainingJob).validate_json((folder / "job.json").read_bytes())

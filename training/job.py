@@ -69,6 +69,7 @@ def train(job: TrainingJob) -> None:
             f"{size} ranks were started for a training that asks for {asked}",
             hint="Start it through `infra.pool`, which starts as many as the request says.",
         )
+    heartbeat.phase("reads and encodes the rows")
     columns = request.schema.names()
     shard = read_shard(Path(job.training_rows), columns, rank, size)
     preprocessing = fit_preprocessing(request.schema, shard, distributed.gather)
@@ -80,8 +81,10 @@ def train(job: TrainingJob) -> None:
     checkpoints = _checkpoints(job, preprocessing)
     keeper = Keeper(checkpoints, every_seconds=job.checkpoint_seconds)
     weight = request.supervision.anomaly_weight
+    heartbeat.phase("builds the network")
     fitted = fit(options, feed, request.seed, keeper, anomaly_weight=weight)
 
+    heartbeat.phase("exports and calibrates")
     # Calibration scores come from the network that will be deployed, on every rank.
     exported = export(fitted, Path(job.output)) if rank == 0 else b""
     network = distributed.gather(np.frombuffer(exported, dtype=np.uint8)).tobytes()

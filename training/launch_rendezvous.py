@@ -92,7 +92,7 @@ def address_towards(hosts: Sequence[str], interface: str | None) -> str:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((hosts[0], 9))  # sends nothing: it asks for the route
             return str(probe.getsockname()[0])
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one
         raise ConfigurationError(
             f"the address and route of host {hosts[0]} cannot be found: {error}",
             hint=f"Try `getent hosts {hosts[0]}`, or name this machine's side: [training] interface = …",
