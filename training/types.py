@@ -25,12 +25,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSchema:
-    """The features of a model in order, and the columns that are known but never features."""
+    """The features of a model in order, and the columns that are known but never features.
+
+    `entity_column` says whose row it is, where rows of several machines stand together: detectors of
+    sequences never take rows of two entities for one sequence.
+    """
 
     features: tuple[Column, ...]
     time_column: str | None = None
     label_column: str | None = None
     ignored: tuple[str, ...] = ()
+    entity_column: str | None = None
 
     def names(self, kind: ColumnKind | None = None) -> list[str]:
         """Return the names of all features, or of those of one kind."""
