@@ -13,11 +13,13 @@ import numpy as np
 from training import distributed
 from training.detectors import DETECTORS, Detector, Features, detector
 from training.detectors.autoencoder import Autoencoder
+from training.export import export_network
 from training.fit import Fitted, fit, hold_in_memory
-from training.job import export
 from training.scorer import open_network
+from training.sequences import ScoreWindows, Stretches, mean_scores
 from training.supervised_feed import SupervisedFeed
 from training.types import DetectorSpec
+from training.window_feed import WindowFeed, WindowPlan
 
 ROWS, WIDTH = 401, 6
 """Odd, so that the shards of two ranks differ."""
@@ -44,33 +46,51 @@ def fitted(name: str, seed: int) -> Fitted:
     """Fit the detector `name`, if by the loop then for a few epochs, on this rank's rows."""
     loops = isinstance(detector(DetectorSpec(name=name)), Detector)
     spec = DetectorSpec(name=name, options={"epochs": EPOCHS} if loops else {})
-    own = make_rows(ROWS, 1)[distributed.rank() :: distributed.size()]
-    options = detector(spec)
-    return fit(options, hold_in_memory(own, options.validation_share, seed), seed)
+    options, rows = detector(spec), make_rows(ROWS, 1)
+    if options.window_rows == 1:
+        own = rows[distributed.rank() :: distributed.size()]
+        return fit(options, hold_in_memory(own, options.validation_share, seed), seed)
+    plan = WindowPlan.of(
+        np.zeros(ROWS, dtype=np.int64),
+        length=options.window_rows,
+        validation_share=options.validation_share,
+        seed=seed,
+        rank=distributed.rank(),
+        size=distributed.size(),
+    )
+    return fit(options, WindowFeed(rows[slice(*plan.rows)], plan, seed), seed)
 
 
-def scores(model: Any, features: Features) -> list[float]:  # noqa: ANN401 - a Keras model, or what is called alike
-    """Return the scores of `features`."""
-    return [float(score) for score in np.asarray(model(features)).reshape(-1)]
+def scores(score: ScoreWindows, features: Features, window_rows: int) -> list[float]:
+    """Return the scores of `features`, which are one sequence where the detector reads such."""
+    if window_rows == 1:
+        return [float(value) for value in np.asarray(score(features)).reshape(-1)]
+    whole = Stretches(order=np.arange(len(features)), bounds=np.array([0, len(features)]))
+    scored = mean_scores(lambda part: np.asarray(score(part)), features, whole, window_rows)
+    return [float(value) for value in scored]
 
 
 def observe(name: str, folder: Path) -> dict[str, Any]:
     """Fit one detector and write down what the test compares."""
     normal, outliers = make_rows(100, 2), make_outliers(100)
-    first = fitted(name, 5)
+    first, rows = fitted(name, 5), detector(DetectorSpec(name=name)).window_rows
     observed = {
         "rows": first.rows,
         "loss": first.loss,
-        "normal": scores(first.model, normal),
-        "outliers": scores(first.model, outliers),
+        "normal": scores(first.model, normal, rows),
+        "outliers": scores(first.model, outliers, rows),
     }
     if distributed.size() == 1:
-        session = open_network(export(first, folder), threads=1)
+        session = open_network(export_network(first, folder), threads=1)
         (network_input,) = session.get_inputs()
-        exported = session.run(None, {network_input.name: np.concatenate([normal, outliers])})[0]
-        observed["exported"] = exported.reshape(-1).tolist()
-        observed["repeated"] = scores(fitted(name, 5).model, normal)
-        observed["other_seed"] = scores(fitted(name, 6).model, normal)
+
+        def exported(features: Features) -> np.ndarray:
+            scored: np.ndarray = session.run(None, {network_input.name: features})[0]
+            return scored
+
+        observed["exported"] = [*scores(exported, normal, rows), *scores(exported, outliers, rows)]
+        observed["repeated"] = scores(fitted(name, 5).model, normal, rows)
+        observed["other_seed"] = scores(fitted(name, 6).model, normal, rows)
     return observed
 
 
@@ -93,8 +113,8 @@ def supervise(weight: float) -> dict[str, Any]:
     return {
         "taken": int(sum(taken)),
         "training_rows": feed.training_rows,
-        "normal": scores(model, make_rows(50, 2)),
-        "outliers": scores(model, make_outliers(50)),
+        "normal": scores(model, make_rows(50, 2), 1),
+        "outliers": scores(model, make_outliers(50), 1),
     }
 
 

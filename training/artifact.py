@@ -1,9 +1,12 @@
 """The model's artifact on disk: one folder, every file under a checksum, nothing pickled.
 
 manifest.json            format version and the SHA-256 of every other file
-network.onnx             float32 features (rows, width) -> score (rows,)
+network.onnx             float32 features (rows, width) -> score (rows,); of sequences, windows
+                         (windows, length, width) -> score of each place (windows, length)
 preprocessing.json       raw columns -> features
 schema.json              the feature schema
+sequences.json           the length of windows and the maximal gap, only where rows are read as sequences; the
+                         tables below then hold whole stretches, told apart by their column floodmark_stretch
 threshold.json           the flood mark
 lineage.json             the request, code, library versions and figures of the training and of each of its
                          epochs, and how far the exported network scores from the trained one (onnx_parity)
@@ -49,6 +52,9 @@ REQUIRED = (
 )
 
 
+SEQUENCES = "sequences.json"
+
+
 def seal(folder: Path) -> None:
     """Write the manifest over the files of `folder`, as the last act of a training.
 
@@ -60,7 +66,7 @@ def seal(folder: Path) -> None:
         raise InvalidArtifactError(f"the model artifact {folder} lacks {', '.join(missing)}")
     manifest = {
         "format_version": FORMAT_VERSION,
-        "sha256": {name: _digest(folder / name) for name in REQUIRED},
+        "sha256": {name: _digest(folder / name) for name in _names(folder)},
     }
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
 
@@ -80,11 +86,11 @@ def verify(folder: Path) -> None:
         raise InvalidArtifactError(f"{folder} has format version {version}; this code reads {FORMAT_VERSION}")
     wrong = [
         name
-        for name in REQUIRED
+        for name in {*_names(folder), *digests}
         if not (folder / name).is_file() or _digest(folder / name) != digests.get(name)
     ]
     if wrong:
-        raise InvalidArtifactError(f"truncated or exchanged in {folder}: {', '.join(wrong)}")
+        raise InvalidArtifactError(f"truncated or exchanged in {folder}: {', '.join(sorted(wrong))}")
 
 
 def read_request(folder: Path) -> TrainingRequest:
@@ -97,6 +103,11 @@ def read_epochs(folder: Path) -> tuple[EpochFigures, ...]:
     """Return the figures of the epochs of the training in `folder`; none where it has none."""
     lineage = json.loads((folder / LINEAGE).read_text())
     return TypeAdapter(tuple[EpochFigures, ...]).validate_python(lineage.get("figures_of_epochs", []))
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the files that belong to the artifact."""
+    return [*REQUIRED, *([SEQUENCES] if (folder / SEQUENCES).exists() else [])]
 
 
 def _digest(path: Path) -> str:

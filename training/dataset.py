@@ -26,6 +26,26 @@ def read_shard(path: Path, columns: list[str], rank: int, size: int) -> pd.DataF
     return _read(path, columns, lambda first, last: np.arange(first + (rank - first) % size, last, size))
 
 
+def read_range(path: Path, columns: list[str] | None, first: int, last: int) -> pd.DataFrame:
+    """Read the rows from `first` to before `last`; of `columns`, those that the file has, None being all.
+
+    Raises:
+        InvalidWindowError: The file is no readable Parquet file.
+    """
+    return _read(
+        path, columns, lambda start, end: np.arange(max(first, start), max(min(last, end), start, first))
+    )
+
+
+def read_places(path: Path, columns: list[str] | None, places: Rows) -> pd.DataFrame:
+    """Read the rows at ascending `places`; of `columns`, those that the file has, None being all.
+
+    Raises:
+        InvalidWindowError: The file is no readable Parquet file.
+    """
+    return _read(path, columns, lambda first, last: places[(places >= first) & (places < last)])
+
+
 def read_sample(path: Path, columns: list[str] | None, rows: int, seed: int) -> pd.DataFrame:
     """Read `rows` rows drawn with `seed`, or all where there are no more, in the order of the file.
 
@@ -39,7 +59,7 @@ def read_sample(path: Path, columns: list[str] | None, rows: int, seed: int) -> 
         everything, min(rows, everything), replace=False, shuffle=False
     )
     drawn.sort()
-    return _read(path, columns, lambda first, last: drawn[(drawn >= first) & (drawn < last)])
+    return read_places(path, columns, drawn)
 
 
 def _read(path: Path, columns: list[str] | None, select: Callable[[int, int], Rows]) -> pd.DataFrame:

@@ -14,6 +14,7 @@ taken out leave gaps that the times alone would not show.
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +112,7 @@ def learned_gap(frame: pd.DataFrame, schema: FeatureSchema) -> float:
     return GAP_FACTOR * float(np.median(steps[steps > 0])) / 1e6
 
 
-def run_bounds(*keys: npt.NDArray[np.int64]) -> Positions:
+def run_bounds(*keys: npt.NDArray[np.integer]) -> Positions:
     """Return where runs begin in which every key (rows,) stays the same, and the last one ends."""
     rows = len(keys[0])
     changes = np.zeros(max(rows - 1, 0), dtype=bool)
@@ -143,7 +144,7 @@ def keep_rows(frame: pd.DataFrame, kept: Mask) -> pd.DataFrame:
     rows = frame.loc[kept]
     if STRETCH not in frame:
         return rows
-    left_out = np.cumsum(~kept)[kept]
+    left_out = np.cumsum(~kept, dtype=np.int64)[kept]
     parts = run_bounds(frame[STRETCH].to_numpy(np.int64)[kept], left_out)
     return rows.assign(**{STRETCH: numbered(parts)})
 
@@ -220,7 +221,8 @@ def _times(frame: pd.DataFrame, schema: FeatureSchema) -> npt.NDArray[np.int64]:
             f"{missing} of {len(values)} rows have no readable time in {schema.time_column!r}",
             hint="The model reads rows as sequences: each needs a timestamp or ISO 8601 text.",
         )
-    return values.dt.as_unit("us").astype("int64").to_numpy()
+    since_epoch: Positions = values.dt.as_unit("us").to_numpy(dtype="datetime64[us]").astype(np.int64)
+    return since_epoch
 
 
 def _entities(frame: pd.DataFrame, schema: FeatureSchema) -> npt.NDArray[np.int64]:
@@ -233,11 +235,10 @@ def _entities(frame: pd.DataFrame, schema: FeatureSchema) -> npt.NDArray[np.int6
     return codes.astype(np.int64)
 
 
-def _context(frame: pd.DataFrame, name: str | None, setting: str) -> "pd.Series[object]":
+def _context(frame: pd.DataFrame, name: str | None, setting: str) -> "pd.Series[Any]":
     if name is None or name not in frame:
         raise InvalidWindowError(
             f"the {setting} {name!r} is not among the columns {', '.join(map(repr, frame.columns))}",
             hint="The model reads rows as sequences and needs it to tell which rows follow each other.",
         )
-    values: pd.Series[object] = frame[name]
-    return values
+    return frame[name]

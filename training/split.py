@@ -63,11 +63,15 @@ def split_blocks(
     Raises:
         TrainingFailedError: A part would be empty, or the first would have no window.
     """
-    blocks = _blocks(bounds, length)
+    blocks = cut_blocks(bounds, length)
     sizes = np.diff(blocks)
     taken, part = np.zeros(len(fractions)), np.empty(len(sizes), dtype=np.int64)
-    for block in np.random.default_rng(seed).permutation(len(sizes)):
+    for left, block in zip(
+        range(len(sizes), 0, -1), np.random.default_rng(seed).permutation(len(sizes)), strict=True
+    ):
         lacking = np.array(fractions) * (taken.sum() + sizes[block]) - taken
+        if left <= np.sum(taken == 0):  # the last blocks are for parts that have none
+            lacking[taken > 0] = -np.inf
         part[block] = lacking.argmax()
         taken[part[block]] += sizes[block]
     of_rows = np.repeat(part, sizes)
@@ -103,7 +107,7 @@ def require_windows(bounds: Positions, used: npt.NDArray[np.bool_], length: int)
         )
 
 
-def _blocks(bounds: Positions, length: int) -> Positions:
+def cut_blocks(bounds: Positions, length: int) -> Positions:
     """Cut stretches into nearly equal blocks; return where these begin, and the last one ends."""
     shortest, longest = (windows * length for windows in WINDOWS_OF_BLOCK)
     size = min(max(int(bounds[-1]) // BLOCKS, shortest), longest)

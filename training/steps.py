@@ -59,7 +59,7 @@ def make_trainer(
         for step in tf.range(first, last):
             tf.autograph.experimental.set_loop_options(parallel_iterations=1)
             places = order[bounds[step] : bounds[step + 1]]
-            batch = tf.gather(rows, places)
+            batch = _batch(rows, places, detector.window_rows)
             with tf.GradientTape() as tape:
                 losses = network.losses(batch, tf.stack([noise, start + step]))
                 if anomaly_weight:
@@ -92,6 +92,13 @@ def make_trainer(
             return float(compiled(held[1], *(tf.constant(value, tf.int64) for value in numbers)))
 
     return Trainer(run=run_chunk, state=[*network.weights, *optimizer.variables])
+
+
+def _batch(rows: tf.Tensor, places: tf.Tensor, window_rows: int) -> tf.Tensor:
+    """Return the rows at `places`, (places, width), or the windows that begin there (places, rows, width)."""
+    if window_rows == 1:
+        return tf.gather(rows, places)
+    return tf.gather(rows, places[:, None] + tf.range(window_rows, dtype=tf.int64))
 
 
 def make_validator(network: Network, seed: int) -> Callable[[Iterable[Features]], float]:

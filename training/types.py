@@ -158,6 +158,8 @@ class TrainingJob:
             folder in `output`.
         checkpoint_seconds: One is written after each epoch, and within a longer one so often.
         fewest_ranks: An elastic training may run with from so many to the request's `world_size` ranks.
+        max_gap_seconds: The longest pause within a sequence; None where every row stands for itself. The rows
+            files then hold whole stretches, as `training.sequences` tells.
     """
 
     request: TrainingRequest
@@ -172,6 +174,7 @@ class TrainingJob:
     checkpoints: str | None = None
     checkpoint_seconds: float = 120.0
     fewest_ranks: int | None = None
+    max_gap_seconds: float | None = None
     format_version: Literal[1] = 1
 
 

@@ -17,7 +17,7 @@ Features = npt.NDArray[np.float32]
 Total = Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
 """Adds up one array per rank; the identity where there is one rank."""
 Parts = Callable[[], Iterator[Features]]
-"""Yields this rank's rows in parts (rows, width), as often as it is called."""
+"""Yields this rank's rows in parts (rows, width), as often as it is called; see `Network` for windows."""
 
 
 class Ranks(Protocol):
@@ -48,7 +48,11 @@ class ScoringModel(Protocol):
 
 
 class Network(Protocol):
-    """A network to be fitted. Tensors are TensorFlow's, typed as Any so that this module needs none."""
+    """A network to be fitted. Tensors are TensorFlow's, typed as Any so that this module needs none.
+
+    A detector of sequences reads windows: where it says (rows, width) below, it has (windows, length, width),
+    losses are per window (windows,), and scores per place in each window, (windows, length).
+    """
 
     @property
     def weights(self) -> Sequence[Any]:
@@ -87,6 +91,10 @@ class DirectDetector(Protocol):
     def validation_share(self) -> float:
         """As of `Detector`; nothing is held out, but the rows must be enough for it."""
 
+    @property
+    def window_rows(self) -> int:
+        """As of `Detector`."""
+
     def fit_directly(self, parts: Parts, seed: int, ranks: Ranks) -> ScoringModel:
         """Fit on the rows of all ranks, of which `parts()` are this one's; return the same model on each."""
 
@@ -99,6 +107,9 @@ DETECTORS: dict[str, str] = {
     "gan": "training.detectors.gan:Gan",
     "pca": "training.detectors.pca:Pca",
     "isolation_forest": "training.detectors.isolation_forest:Forest",
+    "lstm_autoencoder": "training.detectors.lstm_autoencoder:LstmAutoencoder",
+    "conv_autoencoder": "training.detectors.conv_autoencoder:ConvAutoencoder",
+    "transformer_autoencoder": "training.detectors.transformer_autoencoder:TransformerAutoencoder",
 }
 """Import strings: naming a detector must not import TensorFlow."""
 

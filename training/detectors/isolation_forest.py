@@ -21,6 +21,7 @@ class Forest:
     trees: Annotated[int, Field(ge=1, le=10_000)] = 100
     sample: Annotated[int, Field(ge=2, le=MOST_ROWS)] = 256
     validation_share: ClassVar[float] = 0.1
+    window_rows: ClassVar[int] = 1
 
     def fit_directly(self, parts: Parts, seed: int, ranks: Ranks) -> "ForestModel":
         """Fit on a sample of all ranks' rows, the same for any number of ranks; each grows the same trees."""

@@ -93,10 +93,15 @@ class FitOptions:
             )
         return self
 
+    @property
+    def window_rows(self) -> int:
+        """Rows that the network reads together: 1 for tables, the length of a window for sequences."""
+        return 1
+
     def batch_rows(self, rows: int) -> int:
         """Return the rows of one step over all ranks when there are `rows` training rows in all.
 
-        The power of two nearest to a fortieth of the rows, within bounds.
+        The power of two nearest to a fortieth of the rows, within bounds. Of sequences, windows count.
         """
         fitting = int(2 ** round(math.log2(max(1.0, rows / STEPS_PER_EPOCH))))
         return min(max(fitting, self.smallest_batch), self.largest_batch)

@@ -22,6 +22,7 @@ class Pca:
 
     variance: Annotated[float, Field(gt=0, lt=1)] = 0.9
     validation_share: ClassVar[float] = 0.1
+    window_rows: ClassVar[int] = 1
 
     def fit_directly(self, parts: Parts, seed: int, ranks: Ranks) -> Any:  # noqa: ANN401 - a Keras model
         """Fit to the covariance over all ranks, whose rows never leave them; nothing is drawn by `seed`."""
