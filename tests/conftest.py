@@ -39,7 +39,14 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-LONGEST = ("test_loop_nsl_kdd", "test_loop_s3", "test_training_two_ranks", "test_demo", "test_mlflow_ui")
+LONGEST = (
+    "test_loop_nsl_kdd",
+    "test_several_hosts",
+    "test_loop_s3",
+    "test_training_two_ranks",
+    "test_demo",
+    "test_mlflow_ui",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

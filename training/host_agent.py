@@ -79,6 +79,9 @@ class Agent:
         if missing:
             say(said="missing", paths=missing)
             return
+        if (reason := misnamed(order["rendezvous"])) is not None:
+            say(said="unusable", reason=reason)
+            return
         self.output = Path(order["output"])
         shared = order["environment"] | {
             heartbeat.AGENT: str(self.folder),
@@ -188,11 +191,34 @@ def say(**message: object) -> None:
     sys.stdout.flush()
 
 
-def interface_towards(address: str) -> str:
-    """Return the name of this host's interface on the way to `address`, IPv4."""
+def misnamed(rendezvous: str) -> str | None:
+    """Return what is wrong with this host's own name, if ranks on other hosts could not reach it by that.
+
+    Horovod 0.28.1 binds the exchange of its process sets to whatever address the host's own name has, not to
+    HOROVOD_GLOO_IFACE (GlooContext::InitializeForProcessSet never sets the interface).
+    """
+    if rendezvous.startswith("127."):
+        return None
+    name, own = socket.gethostname(), address_towards(rendezvous)
+    try:
+        known = str(socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError as error:
+        known = f"no address ({error})"
+    if known == own:
+        return None
+    return f"its own name {name} stands for {known}, and other hosts reach it at {own}"
+
+
+def address_towards(address: str) -> str:
+    """Return this host's address on the way to `address`, IPv4."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))  # sends nothing: it asks for the route
-        own = probe.getsockname()[0]
+        return str(probe.getsockname()[0])
+
+
+def interface_towards(address: str) -> str:
+    """Return the name of this host's interface on the way to `address`, IPv4."""
+    own = address_towards(address)
     for name, addresses in psutil.net_if_addrs().items():
         if any(item.address == own for item in addresses):
             return name

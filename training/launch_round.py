@@ -130,6 +130,13 @@ class Round:
                     host=host,
                     unreachable=True,
                 )
+            case "unusable":
+                return Failure(
+                    message=f"host {host} cannot run ranks together with others: {event['reason']}",
+                    hint="Give its name that address, first of all in its /etc/hosts.",
+                    host=host,
+                    unreachable=True,
+                )
             case "gone":
                 return self._gone(self.agents[host])
         return None
