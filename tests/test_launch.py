@@ -120,6 +120,28 @@ def test_a_killed_supervisor_leaves_nothing_and_is_no_result(plan: LaunchPlan, t
     assert not any(item.is_running() for item in agents.values())
 
 
+@pytest.mark.parametrize("seconds", [0.01, 0.1, 0.2, 0.4, 0.8, 2.5])
+def test_a_training_may_be_stopped_at_any_moment_of_its_start(
+    plan: LaunchPlan, tmp_path: Path, seconds: float
+) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(RetryableError, match="did not end within"):
+        supervise(plan, tmp_path / "log", seconds, lambda _: None)
+    assert not left_over(tmp_path)
+    assert set(psutil.Process().children(recursive=True)) == before
+
+
+def test_a_missing_horovod_is_said(plan: LaunchPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "horovod.py").write_text("raise ImportError('No module named horovod')\n")
+    there = rank_environment.of_supervisor()
+    there["PYTHONPATH"] = f"{tmp_path}:{there['PYTHONPATH']}"
+    monkeypatch.setattr(rank_environment, "of_supervisor", lambda: there)
+    failure = supervise(plan, tmp_path / "log", 60, lambda _: None)
+    assert failure is not None
+    assert failure.message == "Horovod's launcher cannot be loaded: No module named horovod"
+    assert not failure.retryable
+
+
 def test_a_host_that_cannot_be_reached_is_named_with_what_was_tried(plan: LaunchPlan, tmp_path: Path) -> None:
     away = replace(plan, hosts=("localhost:1", "192.0.2.1:1"), ssh=("false", "ssh"), interface="lo")
     failure = supervise(away, tmp_path / "log", 60, lambda _: None)
@@ -178,6 +200,7 @@ def test_an_elastic_training_goes_on_as_ranks_die_and_hosts_go_and_come(
     size, epoch, weight = weights[0]
     assert (size, weight) == (2, pytest.approx(epoch))
     reported = [event["figures"]["epoch"] for event in events if event["event"] == "progress"]
-    assert sorted(set(reported)) == list(range(1, int(epoch) + 1))
+    # The line of an epoch is lost with a rank that is ended between its checkpoint and its report.
+    assert len(set(range(1, int(epoch) + 1)) - set(reported)) <= 3
     assert len(reported) <= epoch + 3  # an epoch whose checkpoint had just been written, at most, each time
     assert not left_over(tmp_path)

@@ -145,6 +145,14 @@ def test_a_host_rests_from_its_second_failure_in_a_row_on_and_longer_each_time()
     assert [host.name for host in book.usable(hosts, 901)] == ["b"]
 
 
+def test_news_that_arrive_together_do_not_make_a_waiting_rank_busy() -> None:
+    watch = Watch([0], patience=10, now=0)
+    for at in range(1, 12):
+        for late in (0, 0.01):
+            watch.observe(replace(SIGN, beats=at, cpu=(at + late) / 20 + 5 * late), at + late)
+    assert watch.stall(11.1) == Stall(frozen=())
+
+
 SIGN = Sign(rank=0, pid=1)
 Change = Callable[[Sign, int], Sign]
 

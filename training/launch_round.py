@@ -194,9 +194,11 @@ class Round:
                 event = self.events.get(timeout=left)
             except Empty:
                 break
-            if event.get("said") == "stacks":
+            if event["said"] == "stacks":
                 hosts = hosts - {event["host"]}
                 stacks |= event["stacks"]
+            else:
+                self._take(event, time.monotonic())
         return stacks
 
     def _gone(self, agent: Agent) -> Failure | None:

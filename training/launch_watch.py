@@ -11,6 +11,8 @@ from training.heartbeat import Sign
 BUSY_SHARE = 0.2
 """A rank that uses this share of a core computes; one that waits in an exchange uses a few per cent."""
 
+BUSY_OVER_S = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
@@ -22,7 +24,8 @@ class Stall:
 @dataclass(slots=True, kw_only=True)
 class _Seen:
     sign: Sign
-    at: float
+    cpu: float
+    cpu_at: float
     alive_at: float
     progress_at: float
 
@@ -33,7 +36,8 @@ class Watch:
     def __init__(self, ranks: Iterable[int], patience: float, now: float) -> None:
         self.patience = patience
         self.seen = {
-            rank: _Seen(sign=Sign(rank=rank, pid=0), at=now, alive_at=now, progress_at=now) for rank in ranks
+            rank: _Seen(sign=Sign(rank=rank, pid=0), cpu=0.0, cpu_at=now, alive_at=now, progress_at=now)
+            for rank in ranks
         }
 
     def observe(self, sign: Sign, now: float) -> None:
@@ -41,13 +45,18 @@ class Watch:
         if (seen := self.seen.get(sign.rank)) is None:
             return
         before = seen.sign
-        busy = sign.cpu - before.cpu >= BUSY_SHARE * (now - seen.at) > 0
+        busy = False
+        if (
+            elapsed := now - seen.cpu_at
+        ) >= BUSY_OVER_S:  # over less, the way of the news makes the difference
+            busy = sign.cpu - seen.cpu >= BUSY_SHARE * elapsed
+            seen.cpu, seen.cpu_at = sign.cpu, now
         if busy or sign.beats != before.beats:
             seen.alive_at = now
         moved = (sign.phase, sign.step, sign.ticks) != (before.phase, before.step, before.ticks)
         if moved or (busy and not sign.stepping):
             seen.progress_at = now
-        seen.sign, seen.at = sign, now
+        seen.sign = sign
 
     def forget(self, rank: int) -> None:
         """Stop watching a rank that has ended."""
