@@ -61,7 +61,7 @@ def plan(tmp_path: Path) -> LaunchPlan:
         most_ranks=2,
         ssh=("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=3"),
         interface=None,
-        watchdog_seconds=6,
+        watchdog_seconds=15,
         exchange_seconds=300,
     )
 
@@ -82,13 +82,13 @@ def test_a_frozen_rank_is_ended_with_its_place_and_stack(plan: LaunchPlan, tmp_p
         failure = running.result(60)
     assert failure is not None
     assert failure.message.startswith(
-        "frozen, without a sign of life for 6 s: rank 1 on host 127.0.0.1 in phase"
+        "frozen, without a sign of life for 15 s: rank 1 on host 127.0.0.1 in phase"
     )
     assert "steps done" in failure.message
     assert "launched_rank.py" in failure.hint
     assert failure.retryable
     assert failure.host == "127.0.0.1"
-    assert time.monotonic() - stopped < 30
+    assert time.monotonic() - stopped < 45
     assert not left_over(tmp_path)
 
 
@@ -97,7 +97,7 @@ def test_ranks_out_of_step_are_ended_with_all_their_stacks(plan: LaunchPlan, tmp
     failure = supervise(apart, tmp_path / "log", 150, lambda _: None)
     assert failure is not None
     assert failure.message.startswith(
-        "out of step: all ranks are alive and none made progress for 6 s: rank 0"
+        "out of step: all ranks are alive and none made progress for 15 s: rank 0"
     )
     assert "rank 1 on host localhost in phase 'steps', 2 steps done" in failure.message
     waiting, sleeping = failure.hint.split("stack of rank 0:")[1].split("stack of rank 1:")
