@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from training.heartbeat import Sign
 
-BUSY_SHARE = 0.1
+BUSY_SHARE = 0.2
 """A rank that uses this share of a core computes; one that waits in an exchange uses a few per cent."""
 
 BUSY_OVER_S = 2.0
