@@ -153,7 +153,7 @@ def test_news_that_arrive_together_do_not_make_a_waiting_rank_busy() -> None:
     assert watch.stall(11.1) == Stall(frozen=())
 
 
-SIGN = Sign(rank=0, pid=1)
+SIGN = Sign(rank=0, pid=1, phase="reads")
 Change = Callable[[Sign, int], Sign]
 
 
@@ -177,6 +177,16 @@ def test_life_and_progress_are_told_apart(change: Change, stall: Stall | None) -
         for rank in (0, 1):
             watch.observe(change(replace(SIGN, rank=rank), at), at)
     assert watch.stall(11) == stall
+
+
+def test_a_rank_that_starts_slowly_on_a_crowded_machine_is_not_taken_for_frozen() -> None:
+    watch, starting = Watch([0], patience=10, now=0), Sign(rank=0, pid=1)
+    for at in range(1, 30):
+        watch.observe(replace(starting, cpu=at / 20), at)
+        assert watch.stall(at) is None
+    for at in range(30, 45):
+        watch.observe(replace(starting, cpu=29 / 20), at)
+    assert watch.stall(45) == Stall(frozen=(0,))
 
 
 @given(st.lists(st.sampled_from([0, 1]), max_size=40))

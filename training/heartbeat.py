@@ -20,6 +20,8 @@ AGENT = "FLOODMARK_AGENT"
 """The variable that names the agent's private folder."""
 SOCKET = "heartbeats"
 EVERY_S = 0.5
+STARTING = "starting"
+"""The phase before a rank says what it does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class Sign:
     rank: int
     pid: int
     beats: int = 0
-    phase: str = "starting"
+    phase: str = STARTING
     step: int = -1
     ticks: int = 0
     stepping: bool = False
