@@ -158,8 +158,18 @@ def train(installation: Installation, request: TrainingRequest, prepared: Prepar
         calibration_anomalies=str(folder / CALIBRATION_ANOMALIES),
         training_anomalies=str(folder / TRAINING_ANOMALIES),
         rows_per_day=prepared.rows_per_day,
+        checkpoints=settings.checkpoints and _absolute(settings.checkpoints),
+        checkpoint_seconds=settings.checkpoint_seconds,
+        megabytes_per_rank=settings.megabytes_per_rank,
+        scratch=settings.scratch and _absolute(settings.scratch),
+        s3_endpoint_url=installation.settings.s3.endpoint_url,
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings, report=tell)
+
+
+def _absolute(place: str) -> str:
+    """Return a path from the root, as ranks need it that work elsewhere; a URL as it is."""
+    return place if "://" in place else str(Path(place).expanduser().absolute())
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)

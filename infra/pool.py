@@ -119,13 +119,14 @@ def _plan(
     job: TrainingJob, folder: Path, timeout: float, settings: LaunchSettings, placement: Placement
 ) -> LaunchPlan:
     description = folder / DESCRIPTION
-    files = (job.training_rows, job.calibration_rows, job.reference_rows, job.held_out_rows, job.output)
+    rows = (job.training_rows,) if isinstance(job.training_rows, str) else job.training_rows
+    files = (*rows, job.calibration_rows, job.reference_rows, job.held_out_rows, job.output)
     locations = (*files, *filter(None, (job.calibration_anomalies, job.training_anomalies)))
     kept = filter(None, [job.checkpoints])
     shared = (location for location in locations if not location.startswith("s3://"))
     return LaunchPlan(
         command=(sys.executable, "-m", "training.job", str(description)),
-        environment=rank_environment.of_ranks((*locations, *kept)),
+        environment=rank_environment.of_ranks((*locations, *kept), job.s3_endpoint_url),
         paths=(str(folder), str(description), *shared),
         output=job.output,
         logs=str(folder / LOGS),

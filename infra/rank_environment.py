@@ -24,10 +24,12 @@ def of_supervisor() -> dict[str, str]:
     return _present((*HARMLESS, "SSH_AUTH_SOCK")) | _python()
 
 
-def of_ranks(locations: Iterable[str]) -> dict[str, str]:
-    """Return the ranks', with access to S3 only if one of the `locations` is there."""
-    on_s3 = any(location.startswith("s3://") for location in locations)
-    return _present((*HARMLESS, *(S3_ACCESS if on_s3 else ()))) | _python()
+def of_ranks(locations: Iterable[str], s3_endpoint_url: str | None = None) -> dict[str, str]:
+    """Return the ranks', with access to S3, at an endpoint, only if one of the `locations` is there."""
+    if not any(location.startswith("s3://") for location in locations):
+        return _present(HARMLESS) | _python()
+    endpoint = {"AWS_ENDPOINT_URL_S3": s3_endpoint_url} if s3_endpoint_url else {}
+    return _present((*HARMLESS, *S3_ACCESS)) | endpoint | _python()
 
 
 def _python() -> dict[str, str]:

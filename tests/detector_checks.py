@@ -14,7 +14,8 @@ from training import distributed
 from training.detectors import DETECTORS, Detector, Features, detector
 from training.detectors.autoencoder import Autoencoder
 from training.export import export_network
-from training.fit import Fitted, fit, hold_in_memory
+from training.fit import Fitted, fit
+from training.intake import hold_in_memory
 from training.scorer import open_network
 from training.sequences import ScoreWindows, Stretches, mean_scores
 from training.supervised_feed import SupervisedFeed

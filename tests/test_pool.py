@@ -81,7 +81,9 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 def test_a_rank_that_raises_is_quoted_with_its_own_traceback(job: TrainingJob, tmp_path: Path) -> None:
     # Row 1, and so rank 1 alone, holds text where the schema promises numbers.
-    pd.DataFrame({"a": [None, "twelve", None], "b": 1.0, "c": 2.0}).to_parquet(job.training_rows, index=False)
+    pd.DataFrame({"a": [None, "twelve", None], "b": 1.0, "c": 2.0}).to_parquet(
+        str(job.training_rows), index=False
+    )
     output = Path(job.output)
     output.mkdir()
     (output / "error-rank-0.json").write_text('{"type": "of an earlier attempt"}')

@@ -21,7 +21,8 @@ from training.dataset import read_shard
 from training.detectors import Detector, Features, Parts, Total
 from training.detectors.autoencoder import Autoencoder
 from training.errors import TrainingFailedError
-from training.fit import Fitted, fit, hold_in_memory
+from training.fit import Fitted, fit
+from training.intake import hold_in_memory
 from training.preprocessing import fit_preprocessing
 from training.types import Column, FeatureSchema
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from training import artifact
-from training.dataset import read_range, read_sample
+from training.dataset import Source, read_range, read_sample
 from training.file_scores import FileScorer
 from training.scorer import Scorer, open_network
 from training.sequence_files import read_block_sample
@@ -43,9 +43,12 @@ def export_network(fitted: "Fitted", output: Path) -> bytes:
     return network
 
 
-def parity_with(fitted: "Fitted", scorer: FileScorer, path: Path) -> tuple[float, str | None]:
+def parity_with(fitted: "Fitted", scorer: FileScorer, path: Source) -> tuple[float, str | None]:
     """Return how far the exported network's scores are from the trained one's, and if that is wrong."""
-    rows = scorer.share(path)[0].head(CHECKED_ROWS)
+    first = next(scorer.shares(path), None)
+    if first is None:  # fewer rows than ranks
+        return 0.0, None
+    rows = first[0].head(CHECKED_ROWS)
     features = scorer.preprocessing.transform(rows)
     if scorer.sequences is None:
         trained = np.asarray(fitted.model(features))
@@ -92,21 +95,21 @@ def write_artifact(  # noqa: PLR0913, PLR0917 - the parts of the artifact
         (folder / name).write_text(json.dumps(value, indent=2) + "\n")
     np.save(folder / artifact.CALIBRATION_SCORES, scores)
     for name, rows in ((artifact.REFERENCE, job.reference_rows), (artifact.HELD_OUT, job.held_out_rows)):
-        _sample(Path(rows), REFERENCE_ROWS, scorer, request.seed).to_parquet(folder / name, index=False)
-    check_rows = _check_rows(Path(job.calibration_rows), scorer, request.seed)
+        _sample(rows, REFERENCE_ROWS, scorer, request.seed).to_parquet(folder / name, index=False)
+    check_rows = _check_rows(job.calibration_rows, scorer, request.seed)
     check_rows.to_parquet(folder / artifact.CHECK_ROWS, index=False)
     np.save(folder / artifact.CHECK_SCORES, scorer.score(check_rows))
     artifact.seal(folder)
 
 
-def _sample(path: Path, rows: int, scorer: Scorer, seed: int) -> pd.DataFrame:
+def _sample(path: Source, rows: int, scorer: Scorer, seed: int) -> pd.DataFrame:
     """Draw rows of a file, of sequences in whole blocks."""
     if scorer.sequences is None:
         return read_sample(path, None, rows, seed)
     return read_block_sample(path, rows, scorer.window_rows, seed)
 
 
-def _check_rows(path: Path, scorer: Scorer, seed: int) -> pd.DataFrame:
+def _check_rows(path: Source, scorer: Scorer, seed: int) -> pd.DataFrame:
     """Draw features to be scored again wherever the model is loaded."""
     columns = scorer.schema.names()
     if scorer.sequences is None:

@@ -113,7 +113,7 @@ class MemoryFeed:
             return
         order = np.random.default_rng((self._seed, epoch)).permutation(self._training)
         own = np.flatnonzero(order % self._size == self._rank)
-        bounds = np.searchsorted(own, step_ends(len(order), batch_rows))
+        bounds = np.searchsorted(own, step_ends(len(order), self.steps(batch_rows)))
         yield Chunk(rows=self._features, order=order[own] // self._size, bounds=bounds, first_step=0)
 
     def validation(self) -> Iterator[Features]:
@@ -127,10 +127,9 @@ class MemoryFeed:
             yield self._features[start : start + ROWS_PER_PART]
 
 
-def step_ends(rows: int, batch_rows: int) -> Positions:
-    """Return where nearly equal steps of at most `batch_rows` rows begin, and the last one ends."""
-    steps = math.ceil(rows / batch_rows)
-    return rows * np.arange(steps + 1) // max(steps, 1)
+def step_ends(rows: int, steps: int) -> Positions:
+    """Return where nearly equal steps begin, and the last one ends, (steps + 1,)."""
+    return rows * np.arange(steps + 1) // steps
 
 
 def check_held_out(held_out: int, rows: int, share: float) -> None:

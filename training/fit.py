@@ -16,9 +16,9 @@ import numpy as np
 
 from training import distributed
 from training.checkpoint import Progress
-from training.detectors import AnyDetector, Detector, DirectDetector, Features, ScoringModel
+from training.detectors import AnyDetector, Detector, DirectDetector, ScoringModel
 from training.errors import TrainingFailedError
-from training.feed import Chunk, Feed, MemoryFeed
+from training.feed import Chunk, Feed
 from training.keeper import Keeper
 from training.steps import make_trainer, make_validator
 from training.types import EpochFigures
@@ -40,23 +40,6 @@ class Fitted:
     epochs: int
     loss: float
     figures: tuple[EpochFigures, ...] = ()
-
-
-def hold_in_memory(features: Features, validation_share: float, seed: int) -> MemoryFeed:
-    """Return the feed of rows that fit memory, of which `features` (rows, width) are this rank's.
-
-    Raises:
-        TrainingFailedError: Too few rows, or a feature that is not finite; raised on every rank.
-    """
-    distributed.fail_together(None if np.isfinite(features).all() else "a feature is not finite")
-    return MemoryFeed(
-        features,
-        rows=int(distributed.total(np.array(float(len(features))))),
-        rank=distributed.rank(),
-        size=distributed.size(),
-        validation_share=validation_share,
-        seed=seed,
-    )
 
 
 def fit(

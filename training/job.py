@@ -7,6 +7,7 @@ writes `error-rank-<rank>.json` there; its exit code says whether the same job m
 import hashlib
 import json
 import os
+import shutil
 import sys
 import time
 import traceback
@@ -17,24 +18,19 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from training import heartbeat
+from training.blocks import scratch_folder
 from training.calibrators import CalibrationScores, ThresholdSpec
 from training.checkpoint import Checkpoints
-from training.dataset import read_range, read_shard
-from training.detectors import AnyDetector, detector
+from training.detectors import detector
 from training.errors import FloodmarkError, RetryableError, TrainingFailedError
 from training.export import code_digest, export_network, parity_with, write_artifact
-from training.feed import Feed
 from training.file_scores import FileScorer
 from training.outcome import LOST_PEER, RESULT, RankError, error_file
-from training.preprocessing import Preprocessing, fit_preprocessing
+from training.preprocessing import Preprocessing
 from training.scorer import open_network
-from training.sequence_files import read_stretches
-from training.sequences import Sequences
 from training.storage import Place
-from training.supervised_feed import with_known_anomalies
 from training.threshold import calibrate
 from training.types import TrainingJob, TrainingRequest, TrainingResult
-from training.window_feed import WindowFeed, WindowPlan
 
 ARTIFACT = "artifact"
 CHECKPOINTS = "checkpoints"
@@ -49,7 +45,8 @@ def train(job: TrainingJob) -> None:
         FloodmarkError: No model was written, and why.
     """
     from training import distributed  # noqa: PLC0415 - TensorFlow reads the environment that `main` prepares
-    from training.fit import fit, hold_in_memory  # noqa: PLC0415 - likewise
+    from training.fit import fit  # noqa: PLC0415 - likewise
+    from training.intake import take_in  # noqa: PLC0415 - likewise
     from training.keeper import Keeper  # noqa: PLC0415 - likewise
 
     started = time.monotonic()
@@ -63,23 +60,17 @@ def train(job: TrainingJob) -> None:
             hint="Start it through `infra.pool`, which starts as many as the request says.",
         )
     heartbeat.phase("reads and encodes the rows")
-    columns, options = request.schema.names(), detector(request.detector)
-    shard = read_shard(Path(job.training_rows), columns, rank, size)
-    preprocessing = fit_preprocessing(request.schema, shard, distributed.gather)
-    sequences, rows = None, int(distributed.total(np.array(float(len(shard)))))
-    if job.max_gap_seconds is None:
-        features = preprocessing.transform(shard)
-        held: Feed = hold_in_memory(features, options.validation_share, request.seed)
-        feed = with_known_anomalies(held, job, preprocessing, rank, size)
-    else:
-        sequences = Sequences(length=options.window_rows, max_gap_seconds=job.max_gap_seconds)
-        feed = _hold_windows(job, options, preprocessing, rank, size)
-    del shard  # the features take its place in memory
-    checkpoints = _checkpoints(job, preprocessing)
-    keeper = Keeper(checkpoints, every_seconds=job.checkpoint_seconds)
-    weight = request.supervision.anomaly_weight
-    heartbeat.phase("builds the network")
-    fitted = fit(options, feed, request.seed, keeper, anomaly_weight=weight)
+    kept = Place.at(job.checkpoints or Path(job.output) / CHECKPOINTS).child(request.id)
+    options = detector(request.detector)
+    try:
+        taken = take_in(job, options, kept)
+        checkpoints = Checkpoints(place=kept, request_id=request.id, fits=_fits(taken.preprocessing))
+        keeper = Keeper(checkpoints, every_seconds=job.checkpoint_seconds)
+        weight = request.supervision.anomaly_weight
+        heartbeat.phase("builds the network")
+        fitted = fit(options, taken.feed, request.seed, keeper, anomaly_weight=weight)
+    finally:
+        shutil.rmtree(scratch_folder(job, rank), ignore_errors=True)
 
     heartbeat.phase("exports and calibrates")
     # Calibration scores come from the network that will be deployed, on every rank.
@@ -88,18 +79,18 @@ def train(job: TrainingJob) -> None:
     session = open_network(network, threads=_threads())
     scorer = FileScorer(
         session=session,
-        preprocessing=preprocessing,
+        preprocessing=taken.preprocessing,
         schema=request.schema,
-        sequences=sequences,
+        sequences=taken.sequences,
         rank=rank,
         size=size,
         gather=distributed.gather,
     )
-    parity, disparity = parity_with(fitted, scorer, Path(job.calibration_rows))
+    parity, disparity = parity_with(fitted, scorer, job.calibration_rows)
     distributed.fail_together(disparity)
-    scores, anomalous = scorer.scores(Path(job.calibration_rows)), np.empty(0)
+    scores, anomalous = scorer.scores(job.calibration_rows), np.empty(0)
     if job.calibration_anomalies is not None:
-        anomalous = scorer.scores(Path(job.calibration_anomalies))
+        anomalous = scorer.scores(job.calibration_anomalies)
     threshold = calibrate(
         _threshold_spec(request),
         CalibrationScores(normal=scores, anomalous=anomalous, rows_per_day=job.rows_per_day),
@@ -109,7 +100,7 @@ def train(job: TrainingJob) -> None:
         result = TrainingResult(
             request_id=request.id,
             world_size=size,
-            rows=rows,
+            rows=taken.rows,
             epochs=fitted.epochs,
             loss=fitted.loss,
             seconds=time.monotonic() - started,
@@ -119,14 +110,12 @@ def train(job: TrainingJob) -> None:
         measured = {"onnx_parity": parity, "figures_of_epochs": [asdict(item) for item in fitted.figures]}
         write_artifact(job, result, scorer, network, scores, measured)
         write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
-        checkpoints.remove()
+        kept.remove()
 
 
-def _checkpoints(job: TrainingJob, preprocessing: Preprocessing) -> Checkpoints:
-    """Return this request's checkpoints; they fit the data that made this preprocessing, and this code."""
-    place = Place.at(job.checkpoints or Path(job.output) / CHECKPOINTS).child(job.request.id)
-    fits = hashlib.sha256((preprocessing.to_json() + code_digest()).encode()).hexdigest()
-    return Checkpoints(place=place, request_id=job.request.id, fits=fits)
+def _fits(preprocessing: Preprocessing) -> str:
+    """Return a digest of what a checkpoint depends on beside the request: the data, and this code."""
+    return hashlib.sha256((preprocessing.to_json() + code_digest()).encode()).hexdigest()
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -143,23 +132,6 @@ def _threshold_spec(request: TrainingRequest) -> ThresholdSpec:
         beta=request.threshold_beta,
         alerts_per_day=request.alerts_per_day,
     )
-
-
-def _hold_windows(
-    job: TrainingJob, options: AnyDetector, preprocessing: Preprocessing, rank: int, size: int
-) -> WindowFeed:
-    """Return the feed of the windows of sequences, of which this rank reads the rows that its own have."""
-    path = Path(job.training_rows)
-    plan = WindowPlan.of(
-        read_stretches(path),
-        length=options.window_rows,
-        validation_share=options.validation_share,
-        seed=job.request.seed,
-        rank=rank,
-        size=size,
-    )
-    rows = read_range(path, job.request.schema.names(), *plan.rows)
-    return WindowFeed(preprocessing.transform(rows), plan, job.request.seed)
 
 
 def _threads() -> int:

@@ -46,7 +46,7 @@ class Keeper:
         if distributed.rank() == 0 and self._checkpoints:
             found = self._checkpoints.newest([tuple(variable.shape) for variable in state])
         told = json.dumps([asdict(found.progress), len(found.best)] if found else None)
-        progress, weights = _from_rank_0(told) or ({}, 0)
+        progress, weights = json.loads(distributed.said_by_rank_0(told)) or ({}, 0)
         best: Arrays = []
         if weights:
             _set(state, found.best if found else [])
@@ -70,11 +70,6 @@ class Keeper:
             self._checkpoints.write(Checkpoint(progress=progress, state=values, best=best))
             self._last = self._clock()
         return self._checkpoints is not None
-
-
-def _from_rank_0(told: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-    own = told.encode() if distributed.rank() == 0 else b""
-    return json.loads(distributed.gather(np.frombuffer(own, dtype=np.uint8)).tobytes())
 
 
 def _set(state: State, values: Arrays) -> None:

@@ -3,17 +3,15 @@
 Such a file has the column `STRETCH`, and its rows stand in the order of their stretches.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
-from training.dataset import read_places, read_range, read_sample
+from training.dataset import Source, read_places, read_range, read_sample
 from training.sequences import STRETCH, Positions, keep_rows, numbered, run_bounds
 from training.split import cut_blocks
 
 
-def read_stretches(path: Path) -> Positions:
+def read_stretches(path: Source) -> Positions:
     """Read the column `STRETCH` of a rows file, (rows,).
 
     Raises:
@@ -24,7 +22,7 @@ def read_stretches(path: Path) -> Positions:
 
 
 def read_in_context(
-    path: Path, columns: list[str], length: int, rank: int, size: int
+    path: Source, columns: list[str], length: int, rank: int, size: int
 ) -> tuple[pd.DataFrame, slice]:
     """Read one rank's share of a rows file, and beside it all rows that windows of `length` share with it.
 
@@ -44,7 +42,7 @@ def read_in_context(
     return frame, slice(first - begin, last - begin)
 
 
-def read_block_sample(path: Path, rows: int, length: int, seed: int) -> pd.DataFrame:
+def read_block_sample(path: Source, rows: int, length: int, seed: int) -> pd.DataFrame:
     """Read about `rows` rows in whole blocks of time, drawn with `seed`; all where there are no more.
 
     Raises:

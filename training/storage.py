@@ -18,7 +18,6 @@ from pyarrow import fs
 
 from training.errors import ConfigurationError, RetryableError
 
-S3 = "s3://"
 _REFUSED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET")
 
 
@@ -32,10 +31,11 @@ class Place:
 
     @classmethod
     def at(cls, url: str | Path) -> "Place":
-        """Return the place at `url`; nothing is contacted yet.
+        """Return the place at `url`.
 
         Raises:
             ConfigurationError: It is neither a path nor an address of S3.
+            RetryableError: Amazon cannot be asked for the bucket's region, where none is set.
         """
         url = str(url)
         scheme, separator, rest = url.partition("://")
@@ -45,7 +45,7 @@ class Place:
             raise ConfigurationError(
                 f"{url!r} is no place of data", hint="Allowed: a path or s3://bucket/key."
             )
-        return cls(url=url, path=rest.strip("/"), filesystem=_s3())
+        return cls(url=url, path=rest.strip("/"), filesystem=_s3(rest.partition("/")[0]))
 
     @property
     def name(self) -> str:
@@ -139,12 +139,16 @@ def said_for(url: str, *, needed: int = 0) -> Iterator[None]:
         raise kind(f"{url} cannot be reached: {error}") from error
 
 
-def _s3() -> Any:  # noqa: ANN401 - pyarrow has no types
+def _s3(bucket: str) -> Any:  # noqa: ANN401 - pyarrow has no types
     endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    options = {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme} if endpoint.netloc else {}
-    if endpoint.netloc and not region:
-        region = "us-east-1"  # which other servers than Amazon's expect
+    if endpoint.netloc:
+        options = {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        region = region or "us-east-1"  # which other servers than Amazon's expect
+    else:
+        options = {}
+        with said_for(f"s3://{bucket}"):
+            region = region or fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(region=region, connect_timeout=10, request_timeout=60, **options)
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -25,7 +24,7 @@ def with_known_anomalies(
     request = job.request
     if not request.supervision.anomaly_weight or job.training_anomalies is None:
         return feed
-    known = read_shard(Path(job.training_anomalies), request.schema.names(), 0, 1)
+    known = read_shard(job.training_anomalies, request.schema.names(), 0, 1)
     if known.empty:
         return feed
     return SupervisedFeed(

@@ -147,6 +147,8 @@ class Threshold:
 class TrainingJob:
     """What the control plane hands to the ranks, as one JSON file. Paths are absolute.
 
+    Rows are Parquet: a file or a folder of them, on disk or at `s3://bucket/key`, or a list of such.
+
     `reference_rows` and `held_out_rows`, which the model is not trained on, are rows as they arrive, with
     their times and before the contamination guard took any out: a reference without its tail would call
     the next unchanged window drifted. `calibration_anomalies` are the labelled anomalies that belong to the
@@ -160,10 +162,14 @@ class TrainingJob:
         fewest_ranks: An elastic training may run with from so many to the request's `world_size` ranks.
         max_gap_seconds: The longest pause within a sequence; None where every row stands for itself. The rows
             files then hold whole stretches, as `training.sequences` tells.
+        megabytes_per_rank: Memory for a rank's rows; where they need more, they are streamed from `scratch`.
+            None is half of what is free, divided by the ranks of a host.
+        scratch: A folder on each host's own disk; None is `output`.
+        s3_endpoint_url: Where S3 is, if not at Amazon; None is AWS_ENDPOINT_URL, if that is set.
     """
 
     request: TrainingRequest
-    training_rows: str
+    training_rows: str | tuple[str, ...]
     calibration_rows: str
     reference_rows: str
     held_out_rows: str
@@ -175,6 +181,9 @@ class TrainingJob:
     checkpoint_seconds: float = 120.0
     fewest_ranks: int | None = None
     max_gap_seconds: float | None = None
+    megabytes_per_rank: float | None = None
+    scratch: str | None = None
+    s3_endpoint_url: str | None = None
     format_version: Literal[1] = 1
 
 

@@ -59,7 +59,8 @@ def main() -> None:
 def autoencoder(rows: pd.DataFrame, seed: int) -> Scores:
     """Fit the default detector on one rank, by the code that the ranks of a training run."""
     from training.detectors import detector  # noqa: PLC0415 - likewise
-    from training.fit import fit, hold_in_memory  # noqa: PLC0415 - likewise
+    from training.fit import fit  # noqa: PLC0415 - likewise
+    from training.intake import hold_in_memory  # noqa: PLC0415 - likewise
 
     schema, _ = infer_schema(rows, time_column=None, label_column=None, ignore=[])
     clean = clean_frame(rows, schema)
