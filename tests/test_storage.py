@@ -64,8 +64,8 @@ def test_the_last_two_checkpoints_are_kept_and_a_damaged_one_costs_no_more_than_
         assert newest.progress.epoch == 3
         assert f"{names[1]} is passed over: " in capsys.readouterr().err
     assert checkpoints.newest([(1, 1)]) is None
-    for foreign in ({"request_id": "other", "fits": "f"}, {"request_id": "r", "fits": "other data"}):
-        assert Checkpoints(place=home.child("r"), **foreign).newest(SHAPES) is None
+    for request, fits in (("other", "f"), ("r", "other data")):
+        assert Checkpoints(place=home.child("r"), request_id=request, fits=fits).newest(SHAPES) is None
     checkpoints.remove()
     assert checkpoints.newest(SHAPES) is None
 
