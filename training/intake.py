@@ -3,7 +3,7 @@
 Rows that fit memory are read once and held. Of those that do not, a sample decides the preprocessing, then
 they are read again and encoded into this rank's scratch folder (`training.blocks`). The sample is drawn from
 the rows of all ranks and depends on the seed alone; the share of all rows below one of its quantiles has a
-standard error of at most 0.16 percentage points.
+standard error of at most 50 % / sqrt(sample rows): 0.16 percentage points for 40 columns, 0.35 for 200.
 """
 
 import json
@@ -29,7 +29,8 @@ from training.supervised_feed import with_known_anomalies
 from training.types import TrainingJob
 from training.window_feed import WindowFeed, WindowPlan
 
-SAMPLE_ROWS = 100_000
+SAMPLE_VALUES = 2**22
+"""Over all ranks' columns: 32 MiB of numbers, 100,000 rows of 40 columns."""
 FORM = "form.json"
 
 
@@ -62,7 +63,8 @@ def take_in(job: TrainingJob, detector: AnyDetector, kept: Place) -> Intake:
             hint="Train on more windows, or with fewer ranks.",
         )
     if job.max_gap_seconds is None and _streamed(job, rows.rows, kept):
-        sample = read_part_of_sample(rows, schema.names(), SAMPLE_ROWS, job.request.seed, rank, size)
+        drawn = SAMPLE_VALUES // len(schema.names())
+        sample = read_part_of_sample(rows, schema.names(), drawn, job.request.seed, rank, size)
         preprocessing = fit_preprocessing(schema, sample, distributed.gather)
         feed: Feed = _stream(job, rows, preprocessing, detector.validation_share)
         return Intake(

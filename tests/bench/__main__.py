@@ -11,6 +11,7 @@ BENCHMARKS = {
     "power": "tests.bench.power:main",
     "drift": "tests.bench.drift:main",
     "memory": "tests.bench.memory:main",
+    "training-memory": "tests.bench.training_memory:main",
     "scoring": "tests.bench.scoring:main",
     "serving": "tests.bench.serving:main",
 }
