@@ -191,10 +191,8 @@ def control_plane(job: TrainingJob, tmp_path: Path) -> "Iterator[subprocess.Pope
     program = """if True:
         import sys
         from pathlib import Path
-from typing import Any
         from pydantic import TypeAdapter
-        from infra.launch_settings import LaunchSettings
-from infra.pool import POOLS
+        from infra.pool import POOLS
         from training.types import TrainingJob
         folder = Path(sys.argv[1])
         job = TypeAdapter(TrainingJob).validate_json((folder / "job.json").read_bytes())

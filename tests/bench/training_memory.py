@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from .lines import Line
 
-ALLOWED_GIB = 1.25
+ALLOWED_GIB = 1.5
 SET_GIB = float(os.environ.get("FLOODMARK_BENCH_TRAINING_GIB", str(10 * ALLOWED_GIB)))
 PEER_PART = 0.1
 COLUMNS = 200
