@@ -3,9 +3,12 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from training.launch_hosts import parse_hosts, read_host_file
 from training.launch_plan import Host
+
+Controller = Literal["gloo", "mpi"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,6 +16,8 @@ class LaunchSettings:
     """Where ranks run and how they are watched.
 
     Attributes:
+        controller: How ranks exchange: `mpi` needs the environment that `make mpi` makes, and has no watchdog
+            but the training's timeout.
         ranks: How many; of an elastic training, at most.
         min_ranks: An elastic training goes on with as few.
         hosts: Each as `name:slots`, reached over ssh; or, one a line, in `host_file`.
@@ -25,6 +30,7 @@ class LaunchSettings:
         timeline: Whether every rank writes Horovod's timeline beside its log.
     """
 
+    controller: Controller = "gloo"
     ranks: int = 2
     min_ranks: int = 1
     hosts: tuple[str, ...] = ()
@@ -38,6 +44,8 @@ class LaunchSettings:
     timeline: bool = False
 
     def __post_init__(self) -> None:
+        if self.controller not in get_args(Controller):
+            raise ValueError(f"controller is {self.controller!r}; allowed are gloo, mpi")
         if self.ranks < 1:
             raise ValueError(f"ranks is {self.ranks}; it must be at least 1")
         if self.min_ranks < 1:
@@ -68,6 +76,8 @@ class LaunchSettings:
         Raises:
             ValueError: None is named, it does not exist or may not be run, or min_ranks exceeds ranks.
         """
+        if self.controller == "mpi":
+            raise ValueError('pool "elastic" needs controller = "gloo": MPI ends all ranks with one')
         if self.discovery_script is None:
             raise ValueError('pool "elastic" needs discovery_script, a program that prints name:slots lines')
         if self.min_ranks > ranks:

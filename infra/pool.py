@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from infra import rank_environment
 from infra.launch_settings import LaunchSettings
+from infra.mpi_launcher import run_with_mpi
 from infra.supervisor import supervise
 from training import artifact
 from training.errors import (
@@ -82,7 +83,8 @@ class Pool:
         for stale in output.glob(ERRORS):
             stale.unlink()
         (folder / DESCRIPTION).write_text(json.dumps(asdict(job), indent=2) + "\n")
-        if (failure := supervise(plan, folder / "training.log", timeout, report)) is not None:
+        run = run_with_mpi if settings.controller == "mpi" else supervise
+        if (failure := run(plan, folder / "training.log", timeout, report)) is not None:
             raise _error(failure)
         if (finished := _result(job)) is None:
             raise RetryableError(

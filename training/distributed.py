@@ -5,6 +5,7 @@ wrapper runs under Keras 3 without ever synchronising, and its callbacks do not 
 """
 
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,16 @@ import horovod.tensorflow as hvd  # noqa: E402 - loads the compiled library, so 
 
 
 def start() -> None:
-    """Join the other ranks, of which the launcher has told in the environment."""
+    """Join the other ranks, of which the launcher has told in the environment.
+
+    Raises:
+        TrainingFailedError: MPI is asked for, and this Horovod was compiled without it.
+    """
+    if os.environ.get("HOROVOD_CONTROLLER") == "mpi" and not hvd.mpi_built():
+        raise TrainingFailedError(
+            "[training] controller is 'mpi', and this environment's Horovod was compiled without MPI",
+            hint='Run `make mpi` and start floodmark from .venv-mpi/bin, or set controller = "gloo".',
+        )
     hvd.init()
 
 

@@ -139,6 +139,13 @@ def _threads() -> int:
     return max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("HOROVOD_LOCAL_SIZE", "1")))
 
 
+def _adopt_mpi() -> None:
+    """Take the place of this rank from Open MPI, where that has started it."""
+    for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"):
+        if (value := os.environ.get(f"OMPI_COMM_WORLD_{name}")) is not None:
+            os.environ[f"HOROVOD_{name}"] = value
+
+
 def _prepare_environment() -> None:
     """Set what TensorFlow reads when it is imported; what is set already stays."""
     threads = str(_threads())
@@ -170,6 +177,7 @@ def _write_error(output: Path, error: BaseException) -> bool:
 def main(path: str) -> int:
     """Run this rank of the job at `path`; return its exit code."""
     job = TypeAdapter(TrainingJob).validate_json(Path(path).read_bytes())
+    _adopt_mpi()
     _prepare_environment()
     heartbeat.start()
     try:
