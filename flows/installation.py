@@ -134,8 +134,14 @@ class Installation:
 def known_schema(champion: Champion | None, history: History, settings: Settings) -> FeatureSchema | None:
     """Return the champion's features, or those of the first window; None before there is one."""
     schema = champion.schema if champion else history.bootstrap_schema
-    columns = {"time_column": settings.time_column, "label_column": settings.label_column}
-    return with_columns(schema, **columns) if schema else None
+    if schema is None:
+        return None
+    return with_columns(
+        schema,
+        time_column=settings.time_column,
+        label_column=settings.label_column,
+        entity_column=settings.entity_column,
+    )
 
 
 def read_clean(
@@ -145,7 +151,12 @@ def read_clean(
 
     Of the columns `beside` the known ones, those that are there follow as strings or None.
     """
-    others = set(beside) - {*schema.names(), schema.time_column, schema.label_column}
+    others = set(beside) - {
+        *schema.names(),
+        schema.time_column,
+        schema.label_column,
+        schema.entity_column,
+    }
     read = source.read(window, text_columns(schema, schema.time_column) | others)
     rows = clean_frame(read, schema)
     for name in others:

@@ -7,7 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows.gate_report import Judged, report_judged
 from flows.installation import Champion, Installation, open_installation
-from flows.retrain import JUDGE_ROWS, prepare_rows
+from flows.retrain import prepare_rows
 from flows.retries import when_retryable
 from infra.clean_load import CleanLoad, clean_load
 from infra.settings import Settings
@@ -19,7 +19,9 @@ from training.errors import ConfigurationError, InvalidArtifactError, InvalidWin
 from training.gate_evidence import Evidence
 from training.gates import gates_of, run_gates
 from training.inject import inject_anomalies
+from training.parts import JUDGE_ROWS
 from training.promotion import decide_promotion
+from training.sequences import keep_rows
 from training.types import GateResult, PromotionOutcome
 
 INJECTED_ROWS = 400
@@ -39,19 +41,19 @@ def gather_evidence(
     loaded: CleanLoad,
     settings: Settings,
 ) -> Evidence:
-    """Score the held-out rows, and anomalies made from them, with both models on the same rows."""
+    """Score the held-out rows, and anomalies made from them, with both models on the same rows.
+
+    Of sequences, each anomaly stands in the place of the row that it was made of.
+    """
     schema = candidate.schema
     labels = usable_labels(judge_rows, schema)
     if labels is not None and np.isnan(labels).any():  # judged by labels only where every row has one
         labels = None
-    normal = judge_rows if labels is None or (labels == 1).all() else judge_rows[labels == 0]
+    normal = judge_rows if labels is None or (labels == 1).all() else keep_rows(judge_rows, labels == 0)
     seed = settings.training.seed
     kinds_asked = settings.gates.injected_kinds
     injected, kinds = inject_anomalies(normal, schema, kinds=kinds_asked, seed=seed, count=INJECTED_ROWS)
     slices = {name: as_text(judge_rows[name]) for name in settings.gates.slices if name in judge_rows}
-
-    def scores(model: Champion | None, rows: pd.DataFrame) -> np.ndarray | None:
-        return model.scorer.score(rows) if model else None
 
     return Evidence(
         threshold=candidate.scorer.threshold.value,
@@ -62,12 +64,12 @@ def gather_evidence(
         artifact_bytes=loaded.artifact_bytes,
         judge_scores=candidate.scorer.score(judge_rows),
         judge_labels=labels,
-        injected_scores=candidate.scorer.score(injected),
+        injected_scores=candidate.scorer.score_replaced(normal, injected),
         injected_kinds=kinds,
         champion_version=champion.version if champion else None,
         champion_threshold=champion.scorer.threshold.value if champion else None,
-        champion_judge_scores=scores(champion, judge_rows),
-        champion_injected_scores=scores(champion, injected),
+        champion_judge_scores=champion.scorer.score(judge_rows) if champion else None,
+        champion_injected_scores=(champion.scorer.score_replaced(normal, injected) if champion else None),
         judge_slices={name: values.to_numpy() for name, values in slices.items()},
         injected_slices={name: values.loc[injected.index].to_numpy() for name, values in slices.items()},
     )

@@ -124,7 +124,9 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
         schema = known_schema(champion, history, settings)
-        frame = read_window(opened, window, text_columns(schema, settings.time_column))
+        frame = read_window(
+            opened, window, text_columns(schema, settings.time_column, settings.entity_column)
+        )
         digest = content_digest(frame)
         refuse_repeated(digest, window.id, history)
         schema, warnings = (schema, []) if schema else first_schema(frame, settings)
@@ -187,4 +189,5 @@ def first_schema(frame: pd.DataFrame, settings: Settings) -> tuple[FeatureSchema
         time_column=settings.time_column,
         label_column=settings.label_column,
         ignore=settings.ignore_columns,
+        entity_column=settings.entity_column,
     )

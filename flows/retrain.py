@@ -19,34 +19,38 @@ from infra.source import Source
 from monitoring.event_times import rows_per_day
 from monitoring.frames import usable_labels
 from monitoring.records import TrainingRecord
+from training.detectors import detector
+from training.detectors.sequence_autoencoder import SequenceOptions
 from training.errors import InvalidArtifactError, InvalidWindowError, TrainingFailedError
 from training.guard import GuardedRows, champion_excess, guard_rows
-from training.inject import inject_anomalies
-from training.split import split_rows
+from training.parts import (
+    CALIBRATION_ANOMALIES,
+    CALIBRATION_ROWS,
+    HELD_OUT_ROWS,
+    REFERENCE_ROWS,
+    TRAINING_ANOMALIES,
+    TRAINING_ROWS,
+    parts_of_rows,
+    parts_of_sequences,
+)
+from training.sequences import Sequences, find_stretches, in_stretches, keep_rows, learned_gap
 from training.types import GuardPolicy, TrainingJob, TrainingRequest, TrainingResult, WindowVersion
 
-TRAINING_ROWS = "training.parquet"
-CALIBRATION_ROWS = "calibration.parquet"
-TRAINING_ANOMALIES = "training_anomalies.parquet"
-CALIBRATION_ANOMALIES = "calibration_anomalies.parquet"
-REFERENCE_ROWS = "reference.parquet"
-HELD_OUT_ROWS = "held_out.parquet"
-JUDGE_ROWS = "judge.parquet"
 ROWS_PER_GROUP = 50_000
-SYNTHETIC_ROWS = 1_000
-"""That `supervision.synthetic` makes; `supervision.anomaly_share` says how often each is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRows:
     """The folder of a training's rows, what the contamination guard left out of them and why, and their pace.
 
-    `rows_per_day` is None without a time column, or where each window alone holds a single instant.
+    `rows_per_day` is None without a time column, or where each window alone holds a single instant;
+    `max_gap_seconds` is None where the detector reads every row for itself.
     """
 
     folder: Path
     guard: str
     rows_per_day: float | None
+    max_gap_seconds: float | None
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)
@@ -59,6 +63,7 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     training part, where the request asks for supervision.
 
     Raises:
+        InvalidWindowError: A window is gone, or rows of sequences have no time or entity.
         TrainingFailedError: The guard would leave out too much, or what is left is too little.
     """
     folder = installation.training_folder(request.id)
@@ -70,39 +75,44 @@ def prepare_rows(installation: Installation, source: str, request: TrainingReque
     ]
     rows = pd.concat(frames, ignore_index=True)
     known = np.concatenate([known_anomalies(frame, request) for frame in frames])
+    sequences = read_as(installation, request, rows)
+    if sequences is not None:
+        found = find_stretches(rows, request.schema, sequences.max_gap_seconds)
+        rows, known = in_stretches(rows, found), known[found.order]
     guarded = guard(installation, rows, known, request)
-    training, calibration, judge = split_rows(len(rows), request.seed)
-    features = request.schema.names()
-    time = request.schema.time_column
-    arriving = [*features, time] if time in rows else features
-    parts = {
-        TRAINING_ROWS: rows.loc[training[guarded.training[training]], features],
-        CALIBRATION_ROWS: rows.loc[calibration[guarded.calibration[calibration]], features],
-        CALIBRATION_ANOMALIES: rows.loc[calibration[known[calibration]], features],
-        REFERENCE_ROWS: rows.loc[np.concatenate([training, calibration]), arriving],
-        HELD_OUT_ROWS: rows.loc[np.concatenate([calibration, judge]), arriving],
-        JUDGE_ROWS: rows.loc[judge],
-    }
-    labelled = rows.loc[training[known[training]], features]
-    parts[TRAINING_ANOMALIES] = training_anomalies(parts[TRAINING_ROWS], labelled, request)
+    if sequences is None:
+        parts = parts_of_rows(rows, known, guarded, request)
+    else:
+        parts = parts_of_sequences(rows, known, guarded, request, sequences.length)
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in parts.items():
         part.to_parquet(folder / f".{name}", index=False, row_group_size=ROWS_PER_GROUP)
         (folder / f".{name}").replace(folder / name)
-    return PreparedRows(folder=folder, guard=guarded.reason, rows_per_day=pace(opened, frames, request))
+    return PreparedRows(
+        folder=folder,
+        guard=guarded.reason,
+        rows_per_day=pace(opened, frames, request),
+        max_gap_seconds=sequences.max_gap_seconds if sequences and reads_sequences(request) else None,
+    )
 
 
-def training_anomalies(
-    normal: pd.DataFrame, labelled: pd.DataFrame, request: TrainingRequest
-) -> pd.DataFrame:
-    """Return the anomalies that the training is to know of: none, or the labelled ones and those it makes."""
-    supervision = request.supervision
-    if not supervision.anomaly_weight:
-        return labelled.head(0)
-    if not supervision.synthetic:
-        return labelled
-    made, _ = inject_anomalies(normal, request.schema, supervision.synthetic, request.seed, SYNTHETIC_ROWS)
-    return pd.concat([labelled, made[labelled.columns]], ignore_index=True)
+def read_as(installation: Installation, request: TrainingRequest, rows: pd.DataFrame) -> Sequences | None:
+    """Say how the rows are read as sequences, by the new detector or the champion; None if by neither."""
+    version = request.champion_version
+    champion = installation.champion(version).scorer.sequences if version is not None else None
+    if not reads_sequences(request):
+        return champion
+    options = detector(request.detector)
+    stated = options.max_gap_seconds if isinstance(options, SequenceOptions) else 0.0
+    return Sequences(
+        length=max(options.window_rows, champion.length if champion else 1),
+        max_gap_seconds=stated or learned_gap(rows, request.schema),
+    )
+
+
+def reads_sequences(request: TrainingRequest) -> bool:
+    """Whether the detector that is asked for reads rows as sequences."""
+    return detector(request.detector).window_rows > 1
 
 
 def pace(source: Source, frames: list[pd.DataFrame], request: TrainingRequest) -> float | None:
@@ -132,7 +142,8 @@ def guard(
         target = champion.scorer.threshold.target_alert_rate
         factor = request.guard.trusted_alert_factor
         excess = np.full(len(rows), np.inf)
-        excess[~known] = champion_excess(champion.scorer, champion.reference.rows, rows[~known], factor)
+        unlabelled = keep_rows(rows, ~known)
+        excess[~known] = champion_excess(champion.scorer, champion.reference.rows, unlabelled, factor)
     return guard_rows(
         rows,
         request.schema,
@@ -163,6 +174,7 @@ def train(installation: Installation, request: TrainingRequest, prepared: Prepar
         megabytes_per_rank=settings.megabytes_per_rank,
         scratch=settings.scratch and _absolute(settings.scratch),
         s3_endpoint_url=installation.settings.s3.endpoint_url,
+        max_gap_seconds=prepared.max_gap_seconds,
     )
     return POOLS[settings.pool](job, folder, timeout=settings.timeout_seconds, settings=settings, report=tell)
 

@@ -70,6 +70,9 @@ class ServedModel(BaseModel):
     threshold_method: str
     target_alert_rate: float
     features: list[Feature]
+    sequence_columns: list[str] = Field(
+        description="columns that requests must have too: their rows are read as sequences in time"
+    )
 
 
 BODY: dict[str, Any] = {

@@ -17,7 +17,7 @@ from infra.http_answers import BODY, Feature, Problem, Readiness, Scores, Served
 from infra.score_request import MAX_BODY_BYTES, TooLargeError, UnknownContentError, read_request
 from infra.scorer_metrics import ScorerMetrics
 from infra.served_champion import ChampionFollower, Served
-from monitoring.plain_columns import encode_columns
+from monitoring.plain_columns import context_frame, encode_columns
 from training.errors import FloodmarkError, InvalidWindowError
 
 SMALL_BODY_BYTES = 16 << 10
@@ -120,7 +120,7 @@ async def answer_to(
 def score_body(
     served: Served, body: bytes, content_type: str
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return a finite score per row of a request's body.
+    """Return a finite score per row of a request's body, whose rows are read as sequences where a model does.
 
     Raises:
         InvalidWindowError: The body cannot be read or scored.
@@ -129,8 +129,10 @@ def score_body(
         ScoresNotFiniteError: The model gave something else than numbers.
     """
     scorer = served.scorer
-    asked = read_request(body, content_type, scorer.schema)
-    scores = scorer.score_features(encode_columns(asked.rows, asked.columns, scorer))
+    asked = read_request(body, content_type, scorer.asked)
+    features = encode_columns(asked.rows, asked.columns, scorer)
+    stretches = scorer.stretches(context_frame(asked.columns, scorer)) if scorer.sequences else None
+    scores = scorer.score_features(features, stretches)
     if broken := int((~np.isfinite(scores)).sum()):
         raise ScoresNotFiniteError(
             f"{broken} of {len(scores)} scores of version {served.version} are not finite",
@@ -182,6 +184,7 @@ def described(served: Served, model: str) -> ServedModel:
         threshold_method=threshold.method,
         target_alert_rate=threshold.target_alert_rate,
         features=[Feature(name=column.name, kind=column.kind) for column in served.scorer.schema.features],
+        sequence_columns=served.scorer.context,
     )
 
 

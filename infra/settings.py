@@ -32,7 +32,7 @@ from monitoring.drift import DriftPolicy
 from monitoring.promotion_policy import PromotionPolicy
 from monitoring.retraining import RetrainingPolicy
 from training.calibrators import ThresholdSpec
-from training.detectors import check_options
+from training.detectors import check_options, detector
 from training.errors import ConfigurationError
 from training.gate_evidence import GateLimits
 from training.guard import MOST_LEFT_OUT
@@ -137,6 +137,7 @@ class Settings(BaseSettings):
     )
     time_column: str | None = None
     label_column: str | None = None
+    entity_column: str | None = Field(None, description="Whose row it is; sequences are of one entity")
     ignore_columns: tuple[str, ...] = ()
     lease_seconds: float = Field(
         10_800, gt=0, description="After it, a claim of another host may be taken over"
@@ -213,6 +214,14 @@ class Settings(BaseSettings):
                 self.threshold.method == "alert_budget" and self.time_column is None
             ),
         }
+        if detector(self.detector).window_rows > 1:
+            name = self.detector.name
+            needed[f"detector.name {name!r} reads sequences and needs a time_column"] = (
+                self.time_column is None
+            )
+            needed[f"supervision needs a detector of single rows, which {name!r} is not"] = (
+                self.supervision.anomaly_weight > 0
+            )
         if missing := [why for why, holds in needed.items() if holds]:
             raise ConfigurationError(
                 "; ".join(missing), hint="name it in floodmark.toml, or with --time-column or --label-column"
@@ -221,7 +230,7 @@ class Settings(BaseSettings):
     @property
     def reading(self) -> str:
         """A digest of how windows are read: what was set aside is taken again when it changes."""
-        columns = (self.time_column, self.label_column, self.ignore_columns)
+        columns = (self.time_column, self.label_column, self.ignore_columns, self.entity_column)
         read_by = (columns, self.csv, self.quality, self.stated_contract)
         return hashlib.sha256(repr(read_by).encode()).hexdigest()[:16]
 

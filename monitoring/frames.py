@@ -106,6 +106,8 @@ def clean_frame(frame: pd.DataFrame, schema: FeatureSchema) -> pd.DataFrame:
     for extra in (schema.time_column, schema.label_column):
         if extra is not None and column_count(frame, extra) == 1:
             clean[extra] = frame[extra]
+    if schema.entity_column is not None and column_count(frame, schema.entity_column) == 1:
+        clean[schema.entity_column] = as_text(frame[schema.entity_column])
     return pd.DataFrame(clean, index=frame.index, copy=False)
 
 

@@ -29,12 +29,29 @@ def encode_batch(batch: pa.RecordBatch, scorer: Scorer) -> Features:
     Raises:
         InvalidWindowError: A feature is missing, repeated, or not of its kind.
     """
-    names = scorer.schema.names()
+    return encode_columns(batch.num_rows, _columns(batch, scorer.schema.names(), "feature"), scorer)
+
+
+def context_of_batch(batch: pa.RecordBatch, scorer: Scorer) -> pd.DataFrame:
+    """Return the columns of a batch that tell which rows follow each other.
+
+    Raises:
+        InvalidWindowError: One is missing or repeated.
+    """
+    return context_frame(_columns(batch, scorer.context, "column"), scorer)
+
+
+def context_frame(columns: Mapping[str, PlainColumn], scorer: Scorer) -> pd.DataFrame:
+    """Return those of `columns` that tell which rows follow each other; none where every row stands alone."""
+    return pd.DataFrame({name: _series(columns[name]) for name in scorer.context})
+
+
+def _columns(batch: pa.RecordBatch, names: list[str], what: str) -> dict[str, pa.Array]:
     for name in names:
         if (count := len(batch.schema.get_all_field_indices(name))) != 1:
             told = f"stands in the rows {count} times, not once" if count else "is missing in the rows"
-            raise InvalidWindowError(f"the feature {name!r} {told}")
-    return encode_columns(batch.num_rows, {name: batch.column(name) for name in names}, scorer)
+            raise InvalidWindowError(f"the {what} {name!r} {told}")
+    return {name: batch.column(name) for name in names}
 
 
 def encode_columns(rows: int, columns: Mapping[str, PlainColumn], scorer: Scorer) -> Features:

@@ -4,7 +4,7 @@ The schema is inferred once and stored with the champion; from then on it is the
 `monitoring.quality` holds every window to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -19,31 +19,44 @@ IDENTIFIER_ROWS = 100
 IDENTIFIER_DISTINCT_SHARE = 0.5
 
 
-def text_columns(schema: FeatureSchema | None, time_column: str | None) -> frozenset[str]:
+def text_columns(
+    schema: FeatureSchema | None, time_column: str | None, entity_column: str | None = None
+) -> frozenset[str]:
     """Return the columns that no CSV file has parsed: categories stay words, times keep their UTC offset."""
     categories = schema.names("categorical") if schema is not None else []
-    return frozenset([*categories, *([] if time_column is None else [time_column])])
+    entity = schema.entity_column if schema is not None else entity_column
+    return frozenset([*categories, *(name for name in (time_column, entity) if name is not None)])
 
 
 def with_columns(
-    schema: FeatureSchema, *, time_column: str | None, label_column: str | None
+    schema: FeatureSchema,
+    *,
+    time_column: str | None,
+    label_column: str | None,
+    entity_column: str | None = None,
 ) -> FeatureSchema:
-    """Return a model's features with the time and label columns that are configured now.
+    """Return a model's features with the time, label and entity columns that are configured now.
 
     Raises:
         ConfigurationError: One of them is a feature of the model.
     """
-    for name, column in (("time_column", time_column), ("label_column", label_column)):
+    columns = {"time_column": time_column, "label_column": label_column, "entity_column": entity_column}
+    for name, column in columns.items():
         if column in schema.names():
             raise ConfigurationError(
                 f"{name} is {column!r}, but the model was trained with that column as a feature",
                 hint="start a new model with --model NAME, naming the column from the first window on",
             )
-    return replace(schema, time_column=time_column, label_column=label_column)
+    return replace(schema, time_column=time_column, label_column=label_column, entity_column=entity_column)
 
 
 def infer_schema(
-    frame: pd.DataFrame, *, time_column: str | None, label_column: str | None, ignore: Sequence[str]
+    frame: pd.DataFrame,
+    *,
+    time_column: str | None,
+    label_column: str | None,
+    ignore: Sequence[str],
+    entity_column: str | None = None,
 ) -> tuple[FeatureSchema, list[str]]:
     """Infer the feature schema from the first window.
 
@@ -52,16 +65,17 @@ def infer_schema(
         time_column: The event time, never a feature.
         label_column: The label that detectors are judged by, never a feature.
         ignore: Columns that are never features; they may be absent.
+        entity_column: Whose row it is, never a feature.
 
     Returns:
         The schema, features in the order of `frame`, and one warning for each column left out and
         for a missing label column. Columns left out are among the schema's ignored ones.
 
     Raises:
-        InvalidWindowError: No rows, a repeated or unnamed column, no time column, an empty column,
+        InvalidWindowError: No rows, a repeated or unnamed column, no time or entity column, an empty column,
             or no feature at all.
     """
-    _require_usable(frame, time_column)
+    _require_usable(frame, {"time_column": time_column, "entity_column": entity_column})
     warnings = []
     if label_column is not None and label_column not in frame.columns:
         warnings.append(
@@ -70,7 +84,7 @@ def infer_schema(
     features: list[Column] = []
     ignored = list(dict.fromkeys(ignore))
     for name in frame.columns:
-        if name in {time_column, label_column, *ignore}:
+        if name in {time_column, label_column, entity_column, *ignore}:
             continue
         kind = value_kind(frame[name])
         if kind == "empty":
@@ -94,11 +108,12 @@ def infer_schema(
         time_column=time_column,
         label_column=label_column,
         ignored=tuple(ignored),
+        entity_column=entity_column,
     )
     return schema, warnings
 
 
-def _require_usable(frame: pd.DataFrame, time_column: str | None) -> None:
+def _require_usable(frame: pd.DataFrame, needed: Mapping[str, str | None]) -> None:
     if frame.empty:
         raise InvalidWindowError(
             f"the first window has {len(frame)} rows and {len(frame.columns)} columns",
@@ -115,11 +130,13 @@ def _require_usable(frame: pd.DataFrame, time_column: str | None) -> None:
             f"the first window names these columns more than once: {repeated[:5]}",
             hint="Each column needs a name of its own.",
         )
-    if time_column is not None and time_column not in frame.columns:
-        raise InvalidWindowError(
-            f"the first window has no time column {time_column!r}; its columns are {list(frame.columns)}",
-            hint="Correct time_column, or repair the window, and run the same command again.",
-        )
+    for setting, name in needed.items():
+        if name is not None and name not in frame.columns:
+            raise InvalidWindowError(
+                f"the first window has no {setting.replace('_', ' ')} {name!r}; "
+                f"its columns are {list(frame.columns)}",
+                hint=f"Correct {setting}, or repair the window, and run the same command again.",
+            )
 
 
 def _objection(values: pd.Series, kind: ValueKind) -> str | None:

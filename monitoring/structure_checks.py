@@ -20,11 +20,15 @@ def missing_columns(item: Inspection) -> Iterator[Breach]:
     for name in item.terms.schema.names() if item.window.rows else ():
         if name not in item.window.names:
             yield Breach(column=name, message=f"the feature {name!r} is missing from the window")
+    entity = item.terms.schema.entity_column
+    if item.window.rows and entity is not None and entity not in item.window.names:
+        yield Breach(column=entity, message=f"the entity column {entity!r} is missing from the window")
 
 
 def repeated_columns(item: Inspection) -> Iterator[Breach]:
     """A name that stands there twice names nothing."""
-    for name in [*item.terms.schema.names(), item.terms.schema.time_column, item.terms.schema.label_column]:
+    schema = item.terms.schema
+    for name in [*schema.names(), schema.time_column, schema.label_column, schema.entity_column]:
         count = item.window.names.count(name) if name is not None else 0
         if count > 1:
             text = f"the column {name!r} stands in the window {count} times, not once"
@@ -77,7 +81,8 @@ def label_values(item: Inspection) -> Iterator[Breach]:
 def extra_columns(item: Inspection) -> Iterator[Breach]:
     """Unknown columns are named once, and ignored."""
     schema = item.terms.schema
-    known = {*schema.names(), schema.time_column, schema.label_column, *schema.ignored}
+    beside = {schema.time_column, schema.label_column, schema.entity_column}
+    known = {*schema.names(), *beside, *schema.ignored}
     if extra := sorted(set(item.window.names) - known):
         shown = ", ".join(extra[:SHOWN_COLUMNS])
         text = f"{len(extra)} columns are not in the schema and are ignored: {shown}"
@@ -89,7 +94,7 @@ def unknown_rules(item: Inspection) -> Iterator[Breach]:
     schema = item.terms.schema
     kinds = {column.name: column.kind for column in schema.features}
     for name, rules in item.terms.stated.columns.items():
-        if name not in {*kinds, schema.time_column, schema.label_column}:
+        if name not in {*kinds, schema.time_column, schema.label_column, schema.entity_column}:
             near = get_close_matches(name, kinds, n=1)
             meant_for = f"; is {near[0]!r} meant?" if near else ""
             text = f"the contract's file has rules for {name!r}, which is no feature: they hold for nothing"

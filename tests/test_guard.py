@@ -17,20 +17,20 @@ from artifacts import SCHEMA, build_artifact, normal_rows, training_request
 from command import environment
 from flows.console import describe
 from flows.installation import Installation
-from flows.retrain import (
+from flows.retrain import prepare_rows
+from histories import history, trained
+from infra.settings import load_settings
+from monitoring.status import status
+from training.errors import ConfigurationError, TrainingFailedError
+from training.guard import GuardedRows, champion_excess, guard_rows, without_drift
+from training.parts import (
     CALIBRATION_ANOMALIES,
     CALIBRATION_ROWS,
     HELD_OUT_ROWS,
     JUDGE_ROWS,
     REFERENCE_ROWS,
     TRAINING_ROWS,
-    prepare_rows,
 )
-from histories import history, trained
-from infra.settings import load_settings
-from monitoring.status import status
-from training.errors import ConfigurationError, TrainingFailedError
-from training.guard import GuardedRows, champion_excess, guard_rows, without_drift
 from training.scorer import Scorer
 from training.types import Column, FeatureSchema, GuardPolicy, TrainingRequest, WindowVersion
 

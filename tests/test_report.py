@@ -20,7 +20,6 @@ from flows.judge import judge
 from flows.monitor import monitor
 from flows.pages import artifact_key
 from flows.report import ScoredRows, report_window
-from flows.retrain import JUDGE_ROWS
 from flows.settle import follow
 from histories import judged, settled, trained
 from infra.settings import Settings, load_settings
@@ -28,6 +27,7 @@ from monitoring.frames import clean_frame
 from monitoring.records import PromotionRecord, WindowRecord
 from monitoring.retraining import RetrainingDecision
 from prefect_api import prefect_api
+from training.parts import JUDGE_ROWS
 from training.types import DriftStatus, PromotionOutcome
 
 pytestmark = pytest.mark.filterwarnings(

@@ -121,7 +121,7 @@ def test_scores_do_not_depend_on_the_order_of_the_rows(frame: pd.DataFrame, leng
 
 @given(frames(), lengths, st.data())
 def test_rows_that_are_taken_out_are_gaps(frame: pd.DataFrame, length: int, data: st.DataObject) -> None:
-    ordered = in_stretches(frame, SCHEMA, GAP)
+    ordered = in_stretches(frame, find_stretches(frame, SCHEMA, GAP))
     kept = np.array(data.draw(st.lists(st.booleans(), min_size=len(frame), max_size=len(frame))))
     rows = keep_rows(ordered, kept)
     assert rows.index.tolist() == np.flatnonzero(kept).tolist()
@@ -139,7 +139,7 @@ def test_rows_that_are_taken_out_are_gaps(frame: pd.DataFrame, length: int, data
 
 @given(frames(), lengths)
 def test_a_row_scores_in_its_context_as_among_all_rows(frame: pd.DataFrame, length: int) -> None:
-    ordered = in_stretches(frame, SCHEMA, GAP).set_index(np.arange(len(frame)) + 100)
+    ordered = in_stretches(frame, find_stretches(frame, SCHEMA, GAP)).set_index(np.arange(len(frame)) + 100)
     copies, places = replaced_in_context(ordered, ordered[["x", "word"]].iloc[::-1], length)
     assert len(copies) <= len(frame) * (2 * length - 1)
     np.testing.assert_allclose(
@@ -148,7 +148,7 @@ def test_a_row_scores_in_its_context_as_among_all_rows(frame: pd.DataFrame, leng
 
 
 def test_a_replacement_stands_in_its_place_and_nowhere_else() -> None:
-    ordered = in_stretches(rows_of("a", range(10)), SCHEMA, GAP)
+    ordered = in_stretches(rows_of("a", range(10)), find_stretches(rows_of("a", range(10)), SCHEMA, GAP))
     changed = pd.DataFrame({"x": [99.0, 98.0], "word": [None, "v"]}, index=[3, 4])
     copies, places = replaced_in_context(ordered, changed, 3)
     assert copies["x"].tolist() == [1, 2, 99, 4, 5, 2, 3, 98, 5, 6]

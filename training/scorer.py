@@ -1,6 +1,6 @@
 """From raw rows to anomaly scores, with NumPy and ONNX Runtime alone: no TensorFlow, no Horovod."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from training.sequences import (
     mean_scores,
     replaced_in_context,
 )
-from training.types import FeatureSchema, Threshold
+from training.types import Column, FeatureSchema, Threshold
 
 ROWS_PER_CALL = 65_536
 """Bounds the memory of the features, whatever the number of rows."""
@@ -117,6 +117,14 @@ class Scorer:
     def window_rows(self) -> int:
         """Rows that the network reads together."""
         return self.sequences.length if self.sequences else 1
+
+    @property
+    def asked(self) -> FeatureSchema:
+        """What a score needs: the features, and beside them the columns of `context`, as if texts."""
+        if self.sequences is None:
+            return self.schema
+        beside = (Column(name=name, kind="categorical") for name in self.context)
+        return replace(self.schema, features=(*self.schema.features, *beside))
 
     @property
     def context(self) -> list[str]:

@@ -126,13 +126,8 @@ def numbered(bounds: Positions) -> Positions:
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
-def in_stretches(frame: pd.DataFrame, schema: FeatureSchema, max_gap_seconds: float) -> pd.DataFrame:
-    """Return the rows in the order of their stretches, under a new index, with the column `STRETCH`.
-
-    Raises:
-        InvalidWindowError: As `find_stretches`.
-    """
-    found = find_stretches(frame, schema, max_gap_seconds)
+def in_stretches(frame: pd.DataFrame, found: Stretches) -> pd.DataFrame:
+    """Return the rows in the order of their stretches, under a new index, with the column `STRETCH`."""
     return frame.iloc[found.order].reset_index(drop=True).assign(**{STRETCH: numbered(found.bounds)})
 
 
