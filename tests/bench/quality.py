@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 from monitoring.frames import clean_frame
 from monitoring.schema import infer_schema
+from tests.bench.skab import skab_f1
 from training.calibrators import CalibrationScores, ThresholdSpec
 from training.preprocessing import fit_preprocessing
 from training.threshold import calibrate
@@ -54,6 +55,10 @@ def main() -> None:
     distributed.start()
     adbench()
     nsl_kdd()
+    for case, figures in skab_f1(DATA / "skab", {"IForest": isolation_forest, "PCA": pca}, SEEDS):
+        own = figures.pop(case)
+        for peer, figure in figures.items():
+            emit(f"skab/{case}", "f1", own, peer, figure)
 
 
 def autoencoder(rows: pd.DataFrame, seed: int) -> Scores:
