@@ -113,13 +113,15 @@ def backtest(
     by_id = {window.id: window for window in windows}
 
     def read(window: Window) -> pd.DataFrame:
-        return source.read(window, text_columns(replays[0].schema, settings.time_column))
+        texts = text_columns(replays[0].schema, settings.time_column, settings.entity_column)
+        return source.read(window, texts)
 
     references = References(lambda name: read(by_id[name]), settings.training.seed)
     reading = Reading(
         time_column=settings.time_column,
         label_column=settings.label_column,
         ignore_columns=settings.ignore_columns,
+        entity_column=settings.entity_column,
         quality=settings.quality,
         seed=settings.training.seed,
     )

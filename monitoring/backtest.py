@@ -51,6 +51,7 @@ class Reading:
     time_column: str | None = None
     label_column: str | None = None
     ignore_columns: Sequence[str] = ()
+    entity_column: str | None = None
     quality: QualityLimits = QualityLimits()  # noqa: RUF009 - frozen
     seed: int = 0
 
@@ -165,6 +166,7 @@ class Replay:
                 time_column=reading.time_column,
                 label_column=reading.label_column,
                 ignore=reading.ignore_columns,
+                entity_column=reading.entity_column,
             )[0]
         )
         terms = Terms(

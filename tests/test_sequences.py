@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from training.errors import InvalidWindowError, TrainingFailedError
+from training.sequence_files import read_block_sample, read_in_context
 from training.sequences import (
     STRETCH,
     Stretches,
@@ -25,6 +27,7 @@ from training.sequences import (
 )
 from training.split import split_blocks
 from training.types import Column, FeatureSchema
+from training.window_feed import WindowFeed, WindowPlan
 
 SCHEMA = FeatureSchema(
     features=(Column(name="x", kind="numeric"), Column(name="word", kind="categorical")),
@@ -236,3 +239,51 @@ def test_without_an_entity_column_all_rows_are_one_machine() -> None:
 def test_no_row_has_no_score() -> None:
     nothing = Stretches(order=np.empty(0, dtype=np.int64), bounds=np.array([0]))
     assert mean_scores(window_means, np.empty((0, 1), dtype=np.float32), nothing, 4).shape == (0,)
+
+
+@given(st.lists(st.integers(40, 400), min_size=1, max_size=4), st.integers(4, 12), st.integers(1, 4))
+def test_ranks_together_have_every_window_once_and_the_steps_of_one(
+    sizes: list[int], length: int, ranks: int
+) -> None:
+    stretch = np.repeat(np.arange(len(sizes)), sizes)
+    rows = np.arange(len(stretch), dtype=np.float32)[:, None]
+
+    def feed(rank: int, size: int) -> WindowFeed:
+        plan = WindowPlan.of(stretch, length=length, validation_share=0.2, seed=1, rank=rank, size=size)
+        return WindowFeed(rows[slice(*plan.rows)], plan, seed=1)
+
+    def steps(one: WindowFeed) -> list[list[float]]:
+        (chunk,) = one.chunks(epoch=2, batch_rows=32)
+        return [chunk.rows[chunk.order[first:last], 0].tolist() for first, last in pairwise(chunk.bounds)]
+
+    alone, together = feed(0, 1), [feed(rank, ranks) for rank in range(ranks)]
+    for expected, *parts in zip(steps(alone), *map(steps, together), strict=True):
+        assert sorted(expected) == sorted(start for part in parts for start in part)
+    validation = np.concatenate([*alone.validation()])
+    trained = {start + place for step in steps(alone) for start in step for place in range(length)}
+    assert not trained & set(validation.ravel())  # no row of one is within a window of the other
+    own = np.concatenate([part for one in together for part in one.validation()])
+    np.testing.assert_array_equal(own, validation)
+    whole = np.concatenate([np.concatenate([*one.parts()]) for one in together])
+    np.testing.assert_array_equal(whole, np.concatenate([*alone.parts()]))
+
+
+def test_fewer_windows_than_ranks_are_refused() -> None:
+    with pytest.raises(TrainingFailedError, match=r"hold \d+ validation windows of 4 rows, for 9 ranks"):
+        WindowPlan.of(np.zeros(60, np.int64), length=4, validation_share=0.1, seed=0, rank=0, size=9)
+
+
+def test_shares_of_a_file_in_context_score_as_the_whole(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"x": np.random.default_rng(0).normal(size=200), STRETCH: np.arange(200) // 60})
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=30)
+    whole = scored(rows, 7)
+    for size in (1, 2, 3):
+        parts = [read_in_context(tmp_path / "rows.parquet", ["x"], 7, rank, size) for rank in range(size)]
+        shares = [scored(frame, 7)[own] for frame, own in parts]
+        np.testing.assert_allclose(np.concatenate(shares), whole, rtol=1e-6)
+    sample = read_block_sample(tmp_path / "rows.parquet", 80, 4, seed=1)
+    assert 80 <= len(sample) < 140
+    for _, stretch in sample.groupby(STRETCH):
+        assert np.isin(stretch["x"], rows["x"]).all()
+        places = np.flatnonzero(rows["x"].isin(stretch["x"]))
+        assert (np.diff(places) == 1).all()
