@@ -32,7 +32,7 @@ from training.parts import (
     TRAINING_ROWS,
 )
 from training.scorer import Scorer
-from training.types import Column, FeatureSchema, GuardPolicy, TrainingRequest, WindowVersion
+from training.types import Column, DetectorSpec, FeatureSchema, GuardPolicy, TrainingRequest, WindowVersion
 
 XY = FeatureSchema(features=(Column(name="x", kind="numeric"), Column(name="y", kind="numeric")))
 TARGET = 0.03
@@ -271,7 +271,8 @@ def request_of(
     found = {window.id: window for window in installation.source(str(source)).windows()}
     windows = tuple(WindowVersion(id=name, fingerprint=found[name].fingerprint) for name in names)
     schema = replace(SCHEMA, label_column="label")
-    return replace(training_request(), windows=windows, schema=schema, champion_version=champion)
+    request = replace(training_request(), windows=windows, schema=schema, champion_version=champion)
+    return replace(request, detector=DetectorSpec())  # the artifact's own is in no table
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")

@@ -13,7 +13,7 @@ from infra.registry import Registry
 from infra.served_champion import Served
 from infra.settings import load_settings
 from training import artifact
-from training.errors import ConfigurationError, InvalidWindowError
+from training.errors import ConfigurationError, InvalidArtifactError, InvalidWindowError
 from training.scorer import Scorer
 from training.sequences import STRETCH
 
@@ -93,7 +93,7 @@ def test_the_artifact_holds_stretches_and_how_they_were_told(folder: Path) -> No
     for _, stretch in held_out.groupby(STRETCH):
         assert stretch["datetime"].diff().dropna().dt.total_seconds().between(0, 5).all()
     (folder / artifact.SEQUENCES).rename(folder / "hidden")
-    with pytest.raises(artifact.InvalidArtifactError, match=r"sequences\.json"):
+    with pytest.raises(InvalidArtifactError, match=r"sequences\.json"):
         Scorer.load(folder)
     (folder / "hidden").rename(folder / artifact.SEQUENCES)
 
@@ -135,7 +135,7 @@ def test_without_a_time_column_nothing_is_begun(tmp_path: Path) -> None:
 
 
 def test_known_anomalies_take_no_part_in_sequences() -> None:
-    given = {
+    given: dict[str, object] = {
         "time_column": "at",
         "detector": {"name": "conv_autoencoder"},
         "supervision": {"anomaly_weight": 1.0},

@@ -268,6 +268,13 @@ def test_ranks_together_have_every_window_once_and_the_steps_of_one(
     np.testing.assert_array_equal(whole, np.concatenate([*alone.parts()]))
 
 
+def test_rows_in_shreds_still_hold_windows_out() -> None:
+    stretch = np.repeat(np.arange(80), [5] * 76 + [30] * 4)  # most stretches are too short for a window
+    for seed in range(20):
+        plan = WindowPlan.of(stretch, length=16, validation_share=0.1, seed=seed, rank=0, size=2)
+        assert 15 <= plan.held_out.sum() <= 30
+
+
 def test_fewer_windows_than_ranks_are_refused() -> None:
     with pytest.raises(TrainingFailedError, match=r"hold \d+ validation windows of 4 rows, for 9 ranks"):
         WindowPlan.of(np.zeros(60, np.int64), length=4, validation_share=0.1, seed=0, rank=0, size=9)

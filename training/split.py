@@ -65,17 +65,9 @@ def split_blocks(
     """
     blocks = cut_blocks(bounds, length)
     sizes = np.diff(blocks)
-    taken, part = np.zeros(len(fractions)), np.empty(len(sizes), dtype=np.int64)
-    for left, block in zip(
-        range(len(sizes), 0, -1), np.random.default_rng(seed).permutation(len(sizes)), strict=True
-    ):
-        lacking = np.array(fractions) * (taken.sum() + sizes[block]) - taken
-        if left <= np.sum(taken == 0):  # the last blocks are for parts that have none
-            lacking[taken > 0] = -np.inf
-        part[block] = lacking.argmax()
-        taken[part[block]] += sizes[block]
+    part = deal_blocks(sizes, fractions, seed)
     of_rows = np.repeat(part, sizes)
-    if not taken.all():
+    if len(set(part)) < len(fractions):
         raise TrainingFailedError(
             f"{bounds[-1]} rows in {len(bounds) - 1} stretches without a gap cannot be split into "
             f"{len(fractions)} parts for windows of {length} rows",
@@ -84,6 +76,24 @@ def split_blocks(
     numbers = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     require_windows(run_bounds(numbers, of_rows), of_rows == 0, length)
     return of_rows
+
+
+def deal_blocks(
+    weights: npt.NDArray[np.int64], fractions: Sequence[float], seed: int
+) -> npt.NDArray[np.int64]:
+    """Deal blocks out in random order, each to the part that lacks most; return the part of each, (blocks,).
+
+    Each part gets a block, where there are enough. Blocks without any weight go to the first.
+    """
+    taken, part = np.zeros(len(fractions)), np.zeros(len(weights), dtype=np.int64)
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(weights))
+    for left, block in zip(range(len(order), 0, -1), order, strict=True):
+        lacking = np.array(fractions) * (taken.sum() + weights[block]) - taken
+        if left <= np.sum(taken == 0):  # the last blocks are for parts that have none
+            lacking[taken > 0] = -np.inf
+        part[block] = lacking.argmax()
+        taken[part[block]] += weights[block]
+    return part
 
 
 _SHORT = (

@@ -16,7 +16,7 @@ from training.encoding import Features
 from training.errors import TrainingFailedError
 from training.feed import ROWS_PER_PART, Chunk, step_ends
 from training.sequences import Mask, Positions, run_bounds, window_starts
-from training.split import split_blocks
+from training.split import cut_blocks, deal_blocks, require_windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,7 +49,11 @@ class WindowPlan:
             TrainingFailedError: No stretch is as long as a window, or there are fewer windows than ranks.
         """
         shares = (1 - validation_share, validation_share)
-        part = split_blocks(run_bounds(stretch), length, seed, shares)
+        bounds = run_bounds(stretch)
+        require_windows(bounds, np.ones(len(stretch), dtype=bool), length)
+        sizes = np.diff(cut_blocks(bounds, length))
+        windows = np.maximum(sizes - length + 1, 0)  # rows of short blocks would not help
+        part = np.repeat(deal_blocks(windows, shares, seed), sizes)
         starts = window_starts(run_bounds(stretch, part), length)
         held_out = part[starts] == 1
         for name, found in (("training", int((~held_out).sum())), ("validation", int(held_out.sum()))):

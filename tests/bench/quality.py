@@ -24,11 +24,12 @@ from sklearn.preprocessing import StandardScaler
 
 from monitoring.frames import clean_frame
 from monitoring.schema import infer_schema
-from tests.bench.skab import skab_f1
 from training.calibrators import CalibrationScores, ThresholdSpec
 from training.preprocessing import fit_preprocessing
 from training.threshold import calibrate
 from training.types import DetectorSpec
+
+from .skab import skab_f1
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 SEEDS = range(5)

@@ -14,6 +14,7 @@ sequences gains here is that an experiment goes on for minutes.
 import io
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,25 +33,22 @@ QUANTILE = 1 - ThresholdSpec().target_alert_rate
 DETECTORS = ("conv_autoencoder", "lstm_autoencoder", "transformer_autoencoder")
 Scores = npt.NDArray[np.float64]
 Model = Callable[[pd.DataFrame], Scores]
+Make = Callable[[pd.DataFrame, int], Model]
 
 
-def skab_f1(
-    data: Path, peers: dict[str, Callable[[pd.DataFrame, int], Model]], seeds: range
-) -> Iterator[tuple[str, dict[str, float]]]:
+def skab_f1(data: Path, peers: dict[str, Make], seeds: range) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each detector's mean F1 in percent, and beside it that of each peer."""
     files = [pd.read_csv(path, sep=";") for path in sorted(data.glob("valve*.csv"))]
     beside = {}
     for name, make in peers.items():
-        for width, told in ((1, name), (window_rows(DETECTORS[0]), f"{name}, mean over windows")):
-            beside[told] = mean_f1(
-                files, lambda rows, seed, m=make, w=width: smoothed(m(rows, seed), w), seeds
-            )
+        beside[name] = mean_f1(files, make, seeds)
+        over_windows = partial(smoothed, make, window_rows(DETECTORS[0]))
+        beside[f"{name}, mean over windows"] = mean_f1(files, over_windows, seeds)
     for name in DETECTORS:
-        own = mean_f1(files, lambda rows, seed, n=name: sequence_model(n, rows, seed), seeds)
-        yield name, {name: own, **beside}
+        yield name, {name: mean_f1(files, partial(sequence_model, name), seeds), **beside}
 
 
-def mean_f1(files: list[pd.DataFrame], make: Callable[[pd.DataFrame, int], Model], seeds: range) -> float:
+def mean_f1(files: list[pd.DataFrame], make: Make, seeds: range) -> float:
     """Return the mean over seeds of the F1 of all files together."""
     truth = np.concatenate([file["anomaly"].to_numpy(int) for file in files])
     found = []
@@ -102,6 +100,7 @@ def sequence_model(name: str, rows: pd.DataFrame, seed: int) -> Model:
     return score
 
 
-def smoothed(model: Model, width: int) -> Model:
-    """Return the model whose score is the mean over `width` rows around each."""
-    return lambda rows: pd.Series(model(rows)).rolling(width, min_periods=1, center=True).mean().to_numpy()
+def smoothed(make: Make, width: int, rows: pd.DataFrame, seed: int) -> Model:
+    """Make a model whose score is the mean over `width` rows around each."""
+    model = make(rows, seed)
+    return lambda frame: pd.Series(model(frame)).rolling(width, min_periods=1, center=True).mean().to_numpy()
