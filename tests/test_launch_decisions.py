@@ -149,7 +149,7 @@ def test_news_that_arrive_together_do_not_make_a_waiting_rank_busy() -> None:
     watch = Watch([0], patience=10, now=0)
     for at in range(1, 12):
         for late in (0, 0.01):
-            watch.observe(replace(SIGN, beats=at, cpu=(at + late) / 20 + 5 * late), at + late)
+            watch.observe(replace(SIGN, beats=at, cpu=(at + late) / 100 + 5 * late), at + late)
     assert watch.stall(11.1) == Stall(frozen=())
 
 
@@ -166,7 +166,7 @@ Change = Callable[[Sign, int], Sign]
         (lambda sign, at: replace(sign, beats=at, ticks=at), None),
         (lambda sign, at: replace(sign, cpu=float(at)), None),  # an import that holds the interpreter
         (lambda sign, at: replace(sign, beats=at, cpu=float(at)), None),  # traces, compiles or reads
-        (lambda sign, at: replace(sign, beats=at, cpu=at / 20), Stall(frozen=())),  # waits
+        (lambda sign, at: replace(sign, beats=at, cpu=at / 100), Stall(frozen=())),  # waits
         (lambda sign, at: replace(sign, beats=at, cpu=float(at), stepping=True), Stall(frozen=())),
         (lambda sign, at: replace(sign, cpu=float(at)) if sign.rank else sign, Stall(frozen=(0,))),
     ],

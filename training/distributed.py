@@ -15,6 +15,7 @@ import tensorflow as tf
 from horovod.common.exceptions import HorovodVersionMismatchError
 from horovod.common.util import check_installed_version
 
+from training import heartbeat
 from training.errors import TrainingFailedError
 
 
@@ -50,7 +51,8 @@ def start() -> None:
             "[training] controller is 'mpi', and this environment's Horovod was compiled without MPI",
             hint='Run `make mpi` and start floodmark from .venv-mpi/bin, or set controller = "gloo".',
         )
-    hvd.init()
+    with heartbeat.polling():
+        hvd.init()
 
 
 def rank() -> int:

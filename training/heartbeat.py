@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Thread
 
@@ -20,8 +20,6 @@ AGENT = "FLOODMARK_AGENT"
 """The variable that names the agent's private folder."""
 SOCKET = "heartbeats"
 EVERY_S = 0.5
-STARTING = "starting"
-"""The phase before a rank says what it does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,16 +35,18 @@ class Sign:
         ticks: Pieces of work that have ended, of whatever kind.
         stepping: A step of this phase has ended already, so the next will not take long: a rank that only
             computes makes no progress. Before, it may trace and compile.
-        cpu: Seconds of processor time, as the agent measures them.
+        polling: Threads that wait for other ranks, and use a fifth of a core for that.
+        cpu: Seconds of processor time of all other threads, as the agent measures them.
     """
 
     rank: int
     pid: int
     beats: int = 0
-    phase: str = STARTING
+    phase: str = "starting"
     step: int = -1
     ticks: int = 0
     stepping: bool = False
+    polling: list[int] = field(default_factory=list)
     cpu: float = 0.0
 
 
@@ -68,6 +68,18 @@ def phase(name: str) -> None:
     """Say what begins now."""
     _own.phase, _own.stepping = name, False
     tick()
+
+
+@contextmanager
+def polling() -> Iterator[None]:
+    """Take the threads that the block starts for those that poll for other ranks."""
+    before = set(_threads())
+    yield
+    _own.polling = sorted(set(_threads()) - before)
+
+
+def _threads() -> Iterator[int]:
+    return (int(path.name) for path in Path("/proc/self/task").iterdir())
 
 
 def tick() -> None:

@@ -135,11 +135,13 @@ class Agent:
                 self.signs[sign.rank] = sign
 
     def _sign(self, rank: int) -> Sign:
-        """Return the last sign of a rank, and the processor time that it has used up to now."""
+        """Return the last sign of a rank, and the processor time that it has used up to now to compute."""
         sign = self.signs[rank]
         with suppress(psutil.Error):
-            times = psutil.Process(sign.pid).cpu_times()
-            sign.cpu = times.user + times.system
+            threads = psutil.Process(sign.pid).threads()
+            sign.cpu = sum(
+                item.user_time + item.system_time for item in threads if item.id not in sign.polling
+            )
         return sign
 
     def _reap(self) -> None:

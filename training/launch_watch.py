@@ -6,12 +6,10 @@ Horovod's own stall check says nothing on Gloo, and a peer that is stopped makes
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from training.heartbeat import STARTING, Sign
+from training.heartbeat import Sign
 
-BUSY_SHARE = 0.2
-"""A rank that uses this share of a core computes; one that waits in an exchange uses a few per cent."""
-STARTING_SHARE = 0.01
-"""The same before a rank has joined the others: it waits for nobody, and a crowded machine makes it slow."""
+BUSY_SHARE = 0.02
+"""A rank computes that uses this share of a core, without the threads that poll for other ranks."""
 
 BUSY_OVER_S = 2.0
 
@@ -51,8 +49,7 @@ class Watch:
         if (
             elapsed := now - seen.cpu_at
         ) >= BUSY_OVER_S:  # over less, the way of the news makes the difference
-            share = STARTING_SHARE if sign.phase == STARTING else BUSY_SHARE
-            busy = sign.cpu - seen.cpu >= share * elapsed
+            busy = sign.cpu - seen.cpu >= BUSY_SHARE * elapsed
             seen.cpu, seen.cpu_at = sign.cpu, now
         if busy or sign.beats != before.beats:
             seen.alive_at = now
