@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_native_id
 
 AGENT = "FLOODMARK_AGENT"
 """The variable that names the agent's private folder."""
@@ -35,7 +35,7 @@ class Sign:
         ticks: Pieces of work that have ended, of whatever kind.
         stepping: A step of this phase has ended already, so the next will not take long: a rank that only
             computes makes no progress. Before, it may trace and compile.
-        polling: Threads that wait for other ranks, and use a fifth of a core for that.
+        polling: Threads that wait for other ranks or send signs; the former use up to half a core for that.
         cpu: Seconds of processor time of all other threads, as the agent measures them.
     """
 
@@ -75,7 +75,7 @@ def polling() -> Iterator[None]:
     """Take the threads that the block starts for those that poll for other ranks."""
     before = set(_threads())
     yield
-    _own.polling = sorted(set(_threads()) - before)
+    _own.polling += sorted(set(_threads()) - before)
 
 
 def _threads() -> Iterator[int]:
@@ -101,6 +101,7 @@ def steps(count: Callable[[], int]) -> Iterator[None]:
 
 
 def _send(address: str) -> None:
+    _own.polling.append(get_native_id())
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.setblocking(False)
         while True:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from training.heartbeat import Sign
 
-BUSY_SHARE = 0.02
+BUSY_SHARE = 0.05
 """A rank computes that uses this share of a core, without the threads that poll for other ranks."""
 
 BUSY_OVER_S = 2.0
