@@ -1,5 +1,6 @@
 """Rows and checkpoints on disk and on S3: whole, one data set, and never silently wrong."""
 
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 
 from s3_server import S3Server
+from training import dataset
 from training.checkpoint import Checkpoint, Checkpoints, Progress
 from training.dataset import open_rows, read_range, read_shard
 from training.errors import ConfigurationError, InvalidWindowError, RetryableError
@@ -78,6 +80,12 @@ def test_what_cannot_be_reached_is_never_read_as_nothing_there(
     url = f"s3://{s3_server.bucket}/nothing"
     with pytest.raises(InvalidWindowError, match=f"there is no Parquet file at {url}"):
         open_rows(url)
+    lost = f"s3://{s3_server.bucket}-that-is-not-there"
+    for gone in (lost, f"{lost}/checkpoints"):
+        with pytest.raises(ConfigurationError, match=f"{gone} cannot be reached: .*NO_SUCH_BUCKET"):
+            open_rows(gone)
+        with pytest.raises(ConfigurationError, match="NO_SUCH_BUCKET"):
+            Checkpoints(place=Place.at(gone), request_id="r", fits="f").newest(SHAPES)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ConfigurationError, match=r"ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH"):
         Checkpoints(place=Place.at(url), request_id="r", fits="f").newest(SHAPES)
@@ -93,6 +101,16 @@ def test_a_file_that_lost_its_end_is_named(tmp_path: Path, kept: float) -> None:
     path.write_bytes(path.read_bytes()[: int(kept * path.stat().st_size)])
     with pytest.raises(InvalidWindowError, match=r"rows\.parquet is no readable Parquet file"):
         open_rows(path)
+
+
+def test_a_disk_that_cannot_be_read_is_no_damaged_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"x": [1.0]}).to_parquet(path)
+    with (
+        pytest.raises(RetryableError, match=r"rows\.parquet cannot be reached: .*Stale file handle"),
+        dataset._parquet(Place.at(path)),  # noqa: SLF001 - no test can make a disk fail
+    ):
+        raise OSError(errno.ESTALE, "Stale file handle")
 
 
 def test_files_with_other_columns_do_not_go_together(tmp_path: Path) -> None:

@@ -211,8 +211,8 @@ def _parquet(place: Place) -> Iterator[Any]:
             try:
                 yield pq.ParquetFile(stream, **BOUNDED)
             except (OSError, pa.ArrowException) as error:
-                if "AWS Error" in str(error):  # of the way there, not of the file
-                    raise
+                if "AWS Error" in str(error) or getattr(error, "errno", None):
+                    raise  # of the way there, not of the file: what pyarrow finds wrong in it has no number
                 raise InvalidWindowError(f"{place.url} is no readable Parquet file: {error}") from error
     except FileNotFoundError as error:
         raise InvalidWindowError(f"there is no Parquet file {place.url}") from error

@@ -19,6 +19,7 @@ from training.file_scores import FileScorer
 from training.scorer import Scorer, open_network
 from training.sequence_files import read_block_sample
 from training.sequences import STRETCH, find_stretches, mean_scores
+from training.storage import said_for
 from training.types import TrainingJob, TrainingRequest, TrainingResult
 
 if TYPE_CHECKING:
@@ -30,17 +31,22 @@ PACKAGES = ("floodmark", "horovod", "keras", "numpy", "onnxruntime", "pandas", "
 
 
 def export_network(fitted: "Fitted", output: Path) -> bytes:
-    """Return the scoring model as ONNX, through Keras and tf2onnx."""
+    """Return the scoring model as ONNX, through Keras and tf2onnx.
+
+    Raises:
+        RetryableError: The disk is full; nothing of it is left.
+    """
     path = output / "network.partial.onnx"
     fitted.model(
         np.zeros((1, *fitted.model.input_shape[1:]), dtype=np.float32)
     )  # Keras exports called models
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tf2onnx is older than NumPy 2 and says so at length
-        fitted.model.export(path, format="onnx", verbose=False)
-    network = path.read_bytes()
-    path.unlink()
-    return network
+    try:
+        with warnings.catch_warnings(), said_for(str(path)):
+            warnings.simplefilter("ignore")  # tf2onnx is older than NumPy 2 and says so at length
+            fitted.model.export(path, format="onnx", verbose=False)
+            return path.read_bytes()
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def parity_with(fitted: "Fitted", scorer: FileScorer, path: Source) -> tuple[float, str | None]:
@@ -72,10 +78,32 @@ def write_artifact(  # noqa: PLR0913, PLR0917 - the parts of the artifact
     scores: np.ndarray,
     measured: dict[str, object],
 ) -> None:
-    """Write the folder that `training.artifact` describes, `measured` into its lineage, and seal it."""
-    folder, request = Path(result.artifact), job.request
+    """Write the folder that `training.artifact` describes, `measured` into its lineage, and seal it.
+
+    Raises:
+        RetryableError: The disk is full; nothing of it is left.
+    """
+    folder = Path(result.artifact)
     shutil.rmtree(folder, ignore_errors=True)  # of an earlier attempt, which left no result
-    folder.mkdir(parents=True)
+    try:
+        with said_for(str(folder), needed=len(network)):
+            folder.mkdir(parents=True)
+            _fill(folder, job, result, ranks, network, scores, measured)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _fill(  # noqa: PLR0913, PLR0917 - likewise
+    folder: Path,
+    job: TrainingJob,
+    result: TrainingResult,
+    ranks: FileScorer,
+    network: bytes,
+    scores: np.ndarray,
+    measured: dict[str, object],
+) -> None:
+    request = job.request
     scorer = Scorer(
         schema=request.schema,
         threshold=result.threshold,

@@ -92,9 +92,7 @@ def hold_in_memory(features: Features, validation_share: float, seed: int) -> Me
     Raises:
         TrainingFailedError: Too few rows, or a feature that is not finite; raised on every rank.
     """
-    seen = _Seen(features.shape[1])
-    seen.add(features)
-    seen.check()
+    _require_learnable(features)
     return MemoryFeed(
         features,
         rows=int(distributed.total(np.array(float(len(features))))),
@@ -116,7 +114,9 @@ def _hold_windows(job: TrainingJob, detector: AnyDetector, preprocessing: Prepro
         size=distributed.size(),
     )
     rows = read_range(job.training_rows, job.request.schema.names(), *plan.rows)
-    return WindowFeed(preprocessing.transform(rows), plan, job.request.seed)
+    features = preprocessing.transform(rows)
+    _require_learnable(features)
+    return WindowFeed(features, plan, job.request.seed)
 
 
 def _stream(
@@ -162,6 +162,12 @@ def _streamed(job: TrainingJob, rows: int, kept: Place) -> bool:
         print(json.dumps(form), flush=True)  # noqa: T201 - the launcher forwards it to the log
     streamed: bool = json.loads(distributed.said_by_rank_0(json.dumps(form)))["streamed"]
     return streamed
+
+
+def _require_learnable(features: Features) -> None:
+    seen = _Seen(features.shape[1])
+    seen.add(features)
+    seen.check()
 
 
 class _Seen:

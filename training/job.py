@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -109,20 +110,13 @@ def train(job: TrainingJob) -> None:
         )
         measured = {"onnx_parity": parity, "figures_of_epochs": [asdict(item) for item in fitted.figures]}
         write_artifact(job, result, scorer, network, scores, measured)
-        write_atomically(Path(job.output) / RESULT, json.dumps(asdict(result), indent=2) + "\n")
+        _write(Path(job.output) / RESULT, result)
         kept.remove()
 
 
 def _fits(preprocessing: Preprocessing) -> str:
     """Return a digest of what a checkpoint depends on beside the request: the data, and this code."""
     return hashlib.sha256((preprocessing.to_json() + code_digest()).encode()).hexdigest()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is either absent or complete, whenever this process ends."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(text)
-    partial.replace(path)
 
 
 def _threshold_spec(request: TrainingRequest) -> ThresholdSpec:
@@ -170,8 +164,13 @@ def _write_error(output: Path, error: BaseException) -> bool:
         traceback="".join(traceback.format_exception(error)),
         retryable=retryable,
     )
-    write_atomically(error_file(output, report.rank), json.dumps(asdict(report), indent=2) + "\n")
+    with suppress(RetryableError):  # no room even for this: the log has it
+        _write(error_file(output, report.rank), report)
     return retryable
+
+
+def _write(path: Path, said: TrainingResult | RankError) -> None:
+    Place.at(path).write((json.dumps(asdict(said), indent=2) + "\n").encode())
 
 
 def main(path: str) -> int:
@@ -183,8 +182,8 @@ def main(path: str) -> int:
     try:
         train(job)
     except Exception as error:  # noqa: BLE001 - whatever it is, the pool must read it
-        retryable = _write_error(Path(job.output), error)
         traceback.print_exception(error)
+        retryable = _write_error(Path(job.output), error)
         return EXIT_RETRYABLE if retryable else EXIT_TERMINAL
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import TextIO
 
+from training.errors import ConfigurationError
 from training.heartbeat import Sign
 from training.launch_agents import Agent, Event
 from training.launch_hosts import is_this_machine
@@ -166,7 +167,14 @@ class Round:
             message = f"rank {rank} on host {event['host']} {how}, and no rank said why"
             tail = "\n".join(self.tails[rank])
             hint = f"It was killed from outside, or out of memory. {log}, which ends:\n{tail}"
-        return Failure(message=message, hint=hint, retryable=_retryable(event), host=event["host"])
+        wrong = error is not None and error["type"] == ConfigurationError.__name__
+        return Failure(
+            message=message,
+            hint=hint,
+            retryable=_retryable(event),
+            host=event["host"],
+            configuration=wrong,
+        )
 
     def _stalled(self, stall: Stall) -> Failure:
         """Describe ranks that stand still, with their stacks."""

@@ -8,7 +8,7 @@ import errno
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from pyarrow import fs
 
 from training.errors import ConfigurationError, RetryableError
 
-_REFUSED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET")
+_REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET|Bucket '.*' not found"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +66,16 @@ class Place:
 
         Raises:
             RetryableError: It cannot be listed just now.
-            ConfigurationError: It may not be listed.
+            ConfigurationError: It may not be listed, or there is no such bucket.
         """
         with said_for(self.url):
             found = self.filesystem.get_file_info(self.path)
             if found.type == fs.FileType.File:
                 return [self]
-            selector = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
-            listed = self.filesystem.get_file_info(selector)
+            listed = []
+            # Not with allow_not_found, which takes a missing bucket for an empty one.
+            with suppress(FileNotFoundError):
+                listed = self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True))
         below = [item.path.removeprefix(self.path).strip("/") for item in listed if item.is_file]
         shown = [name for name in below if not any(part[0] in "._" for part in name.split("/"))]
         return [self.child(name) for name in sorted(shown, key=_natural)]
@@ -112,7 +116,10 @@ class Place:
             partial.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Remove a file, or a folder with all that is in it; nothing there is no error."""
+        """Remove a file, or a folder with all that is in it; nothing there is no error.
+
+        On S3, an empty object that stands for the folder above may be left: pyarrow's way to keep folders.
+        """
         with said_for(self.url):
             kind = self.filesystem.get_file_info(self.path).type
             if kind == fs.FileType.File:
@@ -123,15 +130,16 @@ class Place:
 
 @contextmanager
 def said_for(url: str, *, needed: int = 0) -> Iterator[None]:
-    """Name `url` in errors of the system; `needed` bytes are about to be written there."""
+    """Name `url` in errors of the system; `needed` bytes, where known, are about to be written there."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            size = f", {needed / 2**20:.1f} MiB are needed" if needed else ""
             raise RetryableError(
-                f"{url} cannot be written, {needed / 2**20:.1f} MiB are needed: {os.strerror(error.errno)}",
+                f"{url} cannot be written{size}: {os.strerror(error.errno)}",
                 hint="Nothing of it is left. Make room there, or name another place, and run it again.",
             ) from error
         refused = isinstance(error, PermissionError) or _REFUSED.search(str(error))
