@@ -17,13 +17,14 @@ import numpy as np
 from training import distributed
 from training import fit as fit_module
 from training.blocks import BlockWriter, Layout
-from training.checkpoint import Checkpoints, Progress
+from training.checkpoint import Checkpoints
 from training.detectors.autoencoder import Autoencoder
 from training.encoding import Features
-from training.feed import Feed
+from training.feed import Chunk, Feed
 from training.fit import Fitted, fit
 from training.intake import hold_in_memory
 from training.keeper import Keeper
+from training.steps import Ran
 from training.storage import Place
 from training.streamed_feed import StreamedFeed
 
@@ -83,14 +84,14 @@ def weights(fitted: Fitted) -> list[Any]:
 
 def start_and_end(feed: Feed, keeper: Keeper) -> None:
     """Train until the trainer's calls are used up."""
-    after, calls = fit_module._after, iter(range(EARLY_END))  # noqa: SLF001 - called after each call of steps
+    check, calls = fit_module._require_finite_losses, iter(range(EARLY_END))  # noqa: SLF001 - after each call of steps
 
-    def counted(progress: Progress, step: int, loss_sum: float) -> Progress:
+    def counted(ran: Ran, chunk: Chunk, epoch: int) -> None:
         if next(calls, None) is None:
             raise EndedError
-        return after(progress, step, loss_sum)
+        check(ran, chunk, epoch)
 
-    with patch.object(fit_module, "_after", counted):
+    with patch.object(fit_module, "_require_finite_losses", counted):
         try:
             fit(OPTIONS, feed, SEED, keeper)
         except EndedError:

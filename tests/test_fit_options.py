@@ -64,7 +64,10 @@ def test_a_batch_is_a_power_of_two_within_bounds(rows: int) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clipping": "after_averaging", "local_steps": 4}, "it needs local_steps = 1"),
+        (
+            {"clipping": "after_averaging", "local_steps": 4},
+            "averaged with local_steps = 1 only",
+        ),
         ({"warmup_epochs": 40}, "warmup_epochs is 40; it must be less than epochs, 40"),
         ({"smallest_batch": 1024}, "smallest_batch is 1024, more than largest_batch, 512"),
         ({"clip_norm": 0.0}, "clip_norm = 0.0: Input should be greater than 0"),

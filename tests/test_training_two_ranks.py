@@ -96,7 +96,7 @@ def test_statistics_are_those_of_one_process(ranks: list[dict[str, Any]], alone:
 
 def test_two_ranks_come_to_the_weights_and_scores_of_one(folder: Path) -> None:
     first, second, single = (np.load(folder / f"rank-{name}.npz") for name in ("0-of-2", "1-of-2", "0-of-1"))
-    assert len(single.files) == 10  # four layers of two, and two scores
+    assert len(single.files) == 11  # four layers of two, and three scores
     for name in single.files:
         np.testing.assert_array_equal(first[name], second[name])
         np.testing.assert_allclose(first[name], single[name], atol=1e-5, rtol=1e-5)
@@ -117,6 +117,27 @@ def test_ranks_that_exchange_rarely_learn_nearly_the_same(ranks: list[dict[str, 
     assert ranks[0]["loss_of_local_steps"] == pytest.approx(ranks[0]["loss_of_steps"], rel=0.1)
 
 
+def test_ranks_that_exchange_float16_learn_nearly_the_same(ranks: list[dict[str, Any]]) -> None:
+    assert ranks[0]["losses_of_float16"] == ranks[1]["losses_of_float16"]
+    assert ranks[0]["losses_of_float16"] == pytest.approx([ranks[0]["loss"]] * 2, rel=1e-3)
+    assert ranks[0]["loss"] not in ranks[0]["losses_of_float16"]
+
+
+def test_clipping_before_averaging_is_another_than_after_it(
+    ranks: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    assert alone["loss_of_clipped_ranks"] == pytest.approx(alone["loss_of_clipped"], rel=1e-6)
+    assert ranks[0]["loss_of_clipped"] == pytest.approx(alone["loss_of_clipped"], rel=1e-5)
+    assert ranks[0]["loss_of_clipped_ranks"] != pytest.approx(alone["loss_of_clipped"], rel=1e-6)
+    assert alone["loss_of_clipped"] > alone["loss"]
+
+
+def test_mixed_precision_learns_nearly_the_same(ranks: list[dict[str, Any]]) -> None:
+    assert ranks[0]["loss_of_bfloat16"] == ranks[1]["loss_of_bfloat16"]
+    assert ranks[0]["loss_of_bfloat16"] == pytest.approx(ranks[0]["loss_of_steps"], rel=0.02)
+    assert ranks[0]["loss_of_bfloat16"] != ranks[0]["loss_of_steps"]
+
+
 def test_arrays_of_unequal_length_are_gathered_in_the_order_of_ranks(ranks: list[dict[str, Any]]) -> None:
     assert [rank["gathered"] for rank in ranks] == [[0, 0, 1]] * 2
 
@@ -125,7 +146,8 @@ def test_arrays_of_unequal_length_are_gathered_in_the_order_of_ranks(ranks: list
     ("check", "message"),
     [
         ("not_finite", "rank 1: a feature is not finite"),
-        ("diverged", "the loss of epoch 1 is nan"),
+        ("diverged", "a loss of step 2 of epoch 1 is not finite on rank 0, 1"),
+        ("no_gradient", "the detector's losses do not depend on its weight idle"),
         ("weights_differ", "on purpose, the weights of ranks [1] differ from those of rank 0"),
         ("never_synchronised", "after the first step, the weights of ranks [1] differ from those of rank 0"),
     ],

@@ -67,7 +67,7 @@ class Recorded(Detector):
         return rows // 7
 
     def build(self, width: int) -> Recorder:
-        """Be that network."""
+        """Return that network."""
         assert width == 1
         return self.recorder
 
@@ -98,12 +98,17 @@ def main(folder: Path) -> None:
     model: Any = fitted.model
     # From equal weights, the mean of the ranks' next weights is one step along the mean gradient.
     averaged = fit_rows(dataclasses.replace(whole, local_steps=2), features)
+    short = dataclasses.replace(whole, smallest_batch=512, largest_batch=512, exchange="float16")
+    halves = fit_rows(short, features)
+    halved_changes = fit_rows(dataclasses.replace(short, local_steps=2), features)
+    clipped = dataclasses.replace(whole, clip_norm=0.01, clipping="after_averaging", local_steps=1)
     everything = preprocessing.transform(read_shard(folder / "rows.parquet", schema.names(), 0, 1))
     np.savez(
         folder / f"rank-{rank}-of-{size}.npz",
         *model.get_weights(),
         scores=np.asarray(fitted.model(everything)),
         scores_of_averaged=np.asarray(averaged.model(everything)),
+        scores_of_clipped=np.asarray(fit_rows(clipped, features).model(everything)),
     )
 
     recorder = Recorder()
@@ -111,15 +116,24 @@ def main(folder: Path) -> None:
         recorder=recorder, optimizer="sgd", learning_rate=0.1, epochs=2, patience=5, validation_share=0.2
     )
     fit_rows(recorded, shard[["row"]].to_numpy(np.float32))
+    seen = list(recorder.seen)
+    recorder.weights.append(keras.Variable(1.0, name="idle"))
     single_rows = Autoencoder(epochs=2, smallest_batch=1, largest_batch=1)
     spoilt = np.where(rank == size - 1, np.float32(np.nan), features)
     observed = {
         "rows": shard["row"].tolist(),
         "preprocessing": preprocessing.to_json(),
         "loss": fitted.loss,
-        "seen": recorder.seen,
+        "seen": seen,
         "gathered": distributed.gather(np.arange(rank + 1)).tolist(),
         "loss_of_local_steps": fit_rows(Autoencoder(epochs=3, local_steps=3), features).loss,
+        "losses_of_float16": [halves.loss, halved_changes.loss],
+        "loss_of_clipped_ranks": fit_rows(
+            dataclasses.replace(clipped, clipping="before_averaging"), features
+        ).loss,
+        "loss_of_clipped": fit_rows(clipped, features).loss,
+        "loss_of_bfloat16": fit_rows(Autoencoder(epochs=3, precision="mixed_bfloat16"), features).loss,
+        "no_gradient": refusal(lambda: fit_rows(recorded, features[:, :1])),
         "loss_of_steps": fit_rows(Autoencoder(epochs=3), features).loss,
         "loss_of_single_rows": fit_rows(single_rows, features[:20]).loss,
         "not_finite": refusal(lambda: fit_rows(whole, spoilt)),
@@ -129,7 +143,9 @@ def main(folder: Path) -> None:
             lambda: distributed.assert_equal_weights([keras.Variable(float(rank))], "on purpose")
         ),
     }
-    with patch.object(distributed, "sum_over_ranks", list):  # the ranks no longer exchange anything
+    with patch.object(
+        distributed, "sum_over_ranks", lambda tensors, _: list(tensors)
+    ):  # the ranks no longer exchange anything
         observed["never_synchronised"] = refusal(lambda: fit_rows(whole, features))
     (folder / f"rank-{rank}-of-{size}.json").write_text(json.dumps(observed))
 

@@ -5,6 +5,7 @@ wrapper runs under Keras 3 without ever synchronising, and its callbacks do not 
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -65,29 +66,20 @@ def size() -> int:
     return int(hvd.size())
 
 
-def sum_over_ranks(tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Add up each tensor over the ranks in one fused exchange; usable inside a tf.function.
+def sum_over_ranks(tensors: Sequence[tf.Tensor], kind: str = "float32") -> list[tf.Tensor]:
+    """Add up each float32 tensor over the ranks; usable inside a tf.function.
 
+    They travel as one buffer of type `kind`, `float32` or `float16`: many small ones would each be agreed on.
     With one rank it costs nothing. In a loop, iterations must not overlap: the exchange is named once.
     """
     if size() == 1:
         return list(tensors)
-    return list(hvd.grouped_allreduce(list(tensors), op=hvd.Sum))
-
-
-def average_weights(weights: Sequence[Any], rows: tf.Tensor) -> None:
-    """Set the Keras variables `weights` to their mean over the ranks, each weighing the `rows` it has seen.
-
-    McMahan et al. 2017, "Communication-efficient learning of deep networks from decentralized data".
-    """
-    if size() == 1:
-        return
-    weight_of_rank = tf.maximum(rows, 1e-6)  # where no rank has seen a row, the mean is still one
-    *sums, total_weight = sum_over_ranks(
-        [*(weight.value * weight_of_rank for weight in weights), weight_of_rank]
+    flat = tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+    compression = {"float32": hvd.Compression.none, "float16": hvd.Compression.fp16}[kind]
+    parts = tf.split(
+        hvd.allreduce(flat, op=hvd.Sum, compression=compression), [math.prod(t.shape) for t in tensors]
     )
-    for weight, summed in zip(weights, sums, strict=True):
-        weight.assign(summed / total_weight)
+    return [tf.reshape(part, tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 def gather(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -16,11 +16,11 @@ import numpy as np
 
 from training import distributed
 from training.checkpoint import Progress
-from training.detectors import AnyDetector, Detector, DirectDetector, ScoringModel
+from training.detectors import AnyDetector, Detector, DirectDetector, Network, ScoringModel
 from training.errors import TrainingFailedError
 from training.feed import Chunk, Feed
 from training.keeper import Keeper
-from training.steps import make_trainer, make_validator
+from training.steps import NONE, Ran, make_trainer, make_validator
 from training.types import EpochFigures
 
 STEPS_PER_CALL = 2_000
@@ -66,21 +66,25 @@ def fit(
     if isinstance(detector, DirectDetector):
         return _fit_directly(detector, feed, seed)
     keras.utils.set_random_seed(seed)
-    network = detector.build(feed.width)
+    network = _build(detector, feed.width, detector.precision)
     batch_rows = detector.batch_rows(feed.training_rows)
     steps = feed.steps(batch_rows)
-    trainer = make_trainer(detector, network, steps, seed, anomaly_weight)
+    trainer = make_trainer(detector, network, steps, batch_rows, seed, anomaly_weight)
     validate = make_validator(network, seed)
     keeper = keeper or Keeper()
     progress, best = keeper.resume(trainer.state)
 
     while progress.epoch <= detector.epochs and _improving(detector, progress):
-        started, done = time.monotonic(), progress.step
+        started, done, exchange_s = time.monotonic(), progress.step, 0.0
         for chunk in feed.chunks(progress.epoch, batch_rows, progress.step):
-            for first, last in _calls(chunk, progress, detector.local_steps):
-                own = trainer.run(chunk, progress.epoch, first, last)
-                loss_sum, due = distributed.total(np.array([own, keeper.due()], dtype=np.float64))
-                progress = _after(progress, chunk.first_step + last, progress.loss_sum + float(loss_sum))
+            for first, last in _calls(chunk, progress, trainer.local_steps):
+                ran = trainer.run(chunk, progress.epoch, first, last)
+                _require_finite_losses(ran, chunk, progress.epoch)
+                loss_sum, due = distributed.total(np.array([ran.loss, keeper.due()], dtype=np.float64))
+                progress = replace(
+                    progress, step=chunk.first_step + last, loss_sum=progress.loss_sum + float(loss_sum)
+                )
+                exchange_s += ran.exchange_s
                 if progress.epoch == progress.step == 1:
                     distributed.assert_equal_weights(network.weights, "after the first step")
                 if due:
@@ -103,12 +107,18 @@ def fit(
             figures=(*progress.figures, figures),
         )
         kept = keeper.keep(trainer.state, progress, best)
-        _report(epoch=progress.epoch - 1, **asdict(figures), steps=steps, checkpoint=kept)
+        _report(
+            epoch=progress.epoch - 1,
+            **asdict(figures),
+            steps=steps,
+            allreduce_seconds=exchange_s,
+            checkpoint=kept,
+        )
 
     for weight, value in zip(network.weights, best, strict=True):
         weight.assign(value)
     distributed.assert_equal_weights(network.weights, "at the end")
-    model = network.scoring_model(feed.parts, distributed.total)
+    model = _in_float32(detector, network, feed.width).scoring_model(feed.parts, distributed.total)
     return Fitted(
         model=model,
         rows=feed.rows,
@@ -148,10 +158,36 @@ def _calls(chunk: Chunk, progress: Progress, local_steps: int) -> Iterator[tuple
         first = last
 
 
-def _after(progress: Progress, step: int, loss_sum: float) -> Progress:
-    """Return the progress after a call, if the losses are finite."""
-    _require_finite(loss_sum, progress.epoch)
-    return replace(progress, step=step, loss_sum=loss_sum)
+def _build(detector: Detector, width: int, precision: str) -> Network:
+    """Build the network with layers that compute in `precision`, a policy of Keras."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(precision)
+    try:
+        return detector.build(width)
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _in_float32(detector: Detector, network: Network, width: int) -> Network:
+    """Return a network of the same weights that computes in float32."""
+    if detector.precision == "float32":
+        return network
+    exact = _build(detector, width, "float32")
+    for weight, trained in zip(exact.weights, network.weights, strict=True):
+        weight.assign(trained)
+    return exact
+
+
+def _require_finite_losses(ran: Ran, chunk: Chunk, epoch: int) -> None:
+    """Stop all ranks where a loss of any is not finite, and name the ranks that came first."""
+    firsts = distributed.gather(np.array([ran.not_finite]))
+    first = firsts.min()
+    if first != NONE:
+        ranks = ", ".join(str(rank) for rank in np.flatnonzero(firsts == first))
+        raise TrainingFailedError(
+            f"a loss of step {chunk.first_step + first + 1} of epoch {epoch} is not finite on rank {ranks}",
+            hint="The training diverged and all ranks stopped; lower the detector's `learning_rate`.",
+        )
 
 
 def _mean_over_ranks(own_sum: float, feed: Feed, epoch: int) -> float:

@@ -29,7 +29,9 @@ class Autoencoder(Detector):
         hidden = keras.layers.Dense(self.hidden, "relu")(features)
         code = keras.layers.Dense(min(self.code, width))(hidden)
         hidden = keras.layers.Dense(self.hidden, "relu")(code)
-        return AutoencoderNetwork(keras.Model(features, keras.layers.Dense(width)(hidden)), self.noise)
+        return AutoencoderNetwork(
+            keras.Model(features, keras.layers.Dense(width, dtype="float32")(hidden)), self.noise
+        )
 
 
 class AutoencoderNetwork:

@@ -36,7 +36,7 @@ class Gan(Detector):
         features = keras.Input((width,), name="features")
         hidden = keras.layers.Dense(self.hidden, "relu")(features)
         code = keras.layers.Dense(min(self.code, width))(hidden)
-        rebuilt = keras.layers.Dense(width)(keras.layers.Dense(self.hidden, "relu")(code))
+        rebuilt = keras.layers.Dense(width, dtype="float32")(keras.layers.Dense(self.hidden, "relu")(code))
         row = keras.Input((width,), name="row")
         # Smooth and bounded: rows far outside of what it has seen do not lead it to extremes.
         judged = keras.layers.Dense(self.judged, "tanh")(keras.layers.Dense(self.hidden, "tanh")(row))

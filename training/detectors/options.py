@@ -15,6 +15,8 @@ STRICT = ConfigDict(extra="forbid", strict=True)
 """Of every detector's options: unknown ones and values of another type are errors."""
 STEPS_PER_EPOCH = 40
 """Small data sets get smaller batches, so that an epoch has about so many steps."""
+EXCHANGES_PER_EPOCH = 40
+MOST_LOCAL_STEPS = 32
 
 Positive = Annotated[int, Field(ge=1)]
 PositiveReal = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -49,7 +51,8 @@ class FitOptions:
         largest_batch: And at most.
         local_steps: Steps between two exchanges of the ranks. 1 adds up gradients at every step; more average
             the weights (McMahan et al. 2017, "Communication-efficient learning of deep networks from
-            decentralized data"; Stich 2019, "Local SGD converges fast and communicates little").
+            decentralized data"; Stich 2019, "Local SGD converges fast and communicates little"). None takes
+            a fortieth of the steps of an epoch, at most 32.
         exchange: The type in which gradients, or changes of weights, travel; sums are taken in it too.
         clip_norm: The greatest norm of all gradients together (Pascanu et al. 2013, "On the difficulty of
             training recurrent neural networks"); none clips nothing.
@@ -70,7 +73,7 @@ class FitOptions:
     validation_share: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     smallest_batch: Positive = 32
     largest_batch: Positive = 512
-    local_steps: Positive = 1
+    local_steps: Positive | None = None
     exchange: Literal["float32", "float16"] = "float32"
     clip_norm: PositiveReal | None = None
     clipping: Literal["before_averaging", "after_averaging"] = "before_averaging"
@@ -82,10 +85,9 @@ class FitOptions:
             raise ValueError(
                 f"smallest_batch is {self.smallest_batch}, more than largest_batch, {self.largest_batch}"
             )
-        if self.clipping == "after_averaging" and self.local_steps > 1:
+        if self.clipping == "after_averaging" and self.local_steps != 1:
             raise ValueError(
-                f"clipping is 'after_averaging', but with local_steps = {self.local_steps} gradients are not "
-                "averaged; it needs local_steps = 1"
+                "clipping is 'after_averaging', but gradients are averaged with local_steps = 1 only"
             )
         if self.warmup_epochs >= self.epochs:
             raise ValueError(
@@ -105,6 +107,10 @@ class FitOptions:
         """
         fitting = int(2 ** round(math.log2(max(1.0, rows / STEPS_PER_EPOCH))))
         return min(max(fitting, self.smallest_batch), self.largest_batch)
+
+    def steps_between_exchanges(self, steps: int) -> int:
+        """Return the local steps where an epoch has `steps` steps."""
+        return self.local_steps or min(max(1, steps // EXCHANGES_PER_EPOCH), MOST_LOCAL_STEPS)
 
     def peak_learning_rate(self, batch: int) -> float:
         """Return the scaled learning rate where a step has `batch` rows over all ranks."""

@@ -34,7 +34,7 @@ class Vae(Detector):
         # Logarithms of variances within +-10, smoothly: an exponential of more overflows early in training.
         log_variance = 10 * keras.layers.Dense(code, "tanh", kernel_initializer="zeros")(hidden)
         point = keras.Input((code,), name="code")
-        rebuilt = keras.layers.Dense(width)(keras.layers.Dense(self.hidden, "relu")(point))
+        rebuilt = keras.layers.Dense(width, dtype="float32")(keras.layers.Dense(self.hidden, "relu")(point))
         encoder = keras.Model(features, [mean, log_variance])
         return VaeNetwork(encoder, keras.Model(point, rebuilt), self)
 
