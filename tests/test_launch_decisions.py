@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra import rank_environment
+from infra import pool, rank_environment
 from infra.launch_settings import LaunchSettings
 from infra.settings import load_settings
-from training.errors import ConfigurationError
+from training.errors import ConfigurationError, FloodmarkError, RetryableError, TrainingFailedError
 from training.heartbeat import Sign
 from training.launch_hosts import HostBook, discover, parse_hosts
 from training.launch_plan import Host, LaunchPlan
 from training.launch_rendezvous import Rendezvous, address_towards, assign, require_private
+from training.launch_round import Round
 from training.launch_watch import Stall, Watch
 
 
@@ -201,8 +202,9 @@ def test_a_rank_is_frozen_exactly_when_its_last_sign_is_too_old(beating: list[in
         assert watch.stall(now) == (Stall(frozen=old) if old else None)
 
 
-def test_a_plan_is_the_same_after_its_way_through_the_pipe() -> None:
-    plan = LaunchPlan(
+@pytest.fixture
+def plan() -> LaunchPlan:
+    return LaunchPlan(
         command=("a", "b\n"),
         environment={"X": "1"},
         paths=("/p",),
@@ -218,5 +220,27 @@ def test_a_plan_is_the_same_after_its_way_through_the_pipe() -> None:
         exchange_seconds=3,
         timeline=True,
     )
+
+
+def test_a_plan_is_the_same_after_its_way_through_the_pipe(plan: LaunchPlan) -> None:
     assert LaunchPlan.from_line(plan.to_line()) == plan
     assert plan.to_line().count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable", "raised"),
+    [
+        ("ConfigurationError", False, ConfigurationError),
+        ("InvalidWindowError", False, TrainingFailedError),
+        ("RetryableError", True, RetryableError),
+    ],
+)
+def test_what_a_rank_failed_of_keeps_its_kind(
+    plan: LaunchPlan, kind: str, retryable: bool, raised: type[FloodmarkError]
+) -> None:
+    error = {"type": kind, "message": "no bucket", "traceback": "", "retryable": retryable}
+    current = Round(plan, (Host(name="a", slots=1),), lambda **_: None)
+    failure = current._cause([{"rank": 0, "host": "a", "code": 1, "error": error}])  # noqa: SLF001 - the decision
+    error_of = pool._error(failure)  # noqa: SLF001 - likewise
+    assert type(error_of) is raised
+    assert error_of.message == f"rank 0 failed: {kind}: no bucket"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from infra.settings import Settings
 from prefect_api import prefect_api
 from s3_server import S3Server
 from training import artifact
-from training.errors import ConfigurationError
 from training.parts import (
     CALIBRATION_ANOMALIES,
     CALIBRATION_ROWS,
@@ -36,7 +35,7 @@ from training.storage import Place
 from training.types import Column, DetectorSpec, FeatureSchema, TrainingJob, TrainingRequest, TrainingResult
 
 ROOT = Path(__file__).resolve().parents[1]
-EPOCHS = 40
+EPOCHS, EPOCHS_ON_S3 = 60, 12
 PARTS = (TRAINING_ROWS, CALIBRATION_ROWS, REFERENCE_ROWS, HELD_OUT_ROWS)
 PROGRAM = """if True:
     import json
@@ -51,12 +50,12 @@ PROGRAM = """if True:
     POOLS["local"](job, folder / "work", timeout=200, report=tell)"""
 
 
-def request_of(ranks: int) -> TrainingRequest:
+def request_of(ranks: int, epochs: int) -> TrainingRequest:
     return TrainingRequest(
         model="pump",
         windows=(),
         schema=FeatureSchema(features=tuple(Column(name=name, kind="numeric") for name in "abc")),
-        detector=DetectorSpec(options={"epochs": EPOCHS, "patience": EPOCHS}),
+        detector=DetectorSpec(options={"epochs": epochs, "patience": epochs}),
         target_alert_rate=0.05,
         threshold_method="quantile",
         world_size=ranks,
@@ -103,7 +102,7 @@ def home(owner: S3Server, tmp_path: Path) -> Place:
 def job(home: Place, tmp_path: Path) -> TrainingJob:
     rows = home.child("rows")
     return TrainingJob(
-        request=request_of(2),
+        request=request_of(2, EPOCHS_ON_S3),
         training_rows=rows.child(TRAINING_ROWS).url,
         calibration_rows=rows.child(CALIBRATION_ROWS).url,
         reference_rows=rows.child(REFERENCE_ROWS).url,
@@ -130,7 +129,7 @@ def test_a_training_on_s3_that_is_killed_as_a_whole_goes_on_from_its_checkpoint(
     before = []
     for line in control_plane.stdout:
         before.append(json.loads(line))
-        if epochs_of(before)[-1:] == [5]:
+        if epochs_of(before)[-1:] == [3]:
             break
     everyone = [
         psutil.Process(control_plane.pid),
@@ -153,13 +152,13 @@ def test_a_training_on_s3_that_is_killed_as_a_whole_goes_on_from_its_checkpoint(
 
     after: list[dict[str, Any]] = []
     result = POOLS["local"](job, tmp_path / "work", timeout=200, report=after.append)
-    assert (result.epochs, result.world_size) == (EPOCHS, 2)
+    assert (result.epochs, result.world_size) == (EPOCHS_ON_S3, 2)
     done = epochs_of(before)
     assert done == list(range(1, len(done) + 1))
     assert done[-1] < kept  # lines on their way were lost with the processes
-    assert epochs_of(after) == list(range(kept, EPOCHS + 1))
+    assert epochs_of(after) == list(range(kept, EPOCHS_ON_S3 + 1))
     lineage = json.loads((Path(result.artifact) / artifact.LINEAGE).read_text())
-    assert len(lineage["figures_of_epochs"]) == EPOCHS
+    assert len(lineage["figures_of_epochs"]) == EPOCHS_ON_S3
     assert home.child("checkpoints").files() == []
     holding = [
         path
@@ -168,16 +167,12 @@ def test_a_training_on_s3_that_is_killed_as_a_whole_goes_on_from_its_checkpoint(
     ]
     assert holding == []
 
-    elsewhere = replace(job, request=request_of(1), checkpoints=f"s3://{owner.bucket}-gone/x")
-    with pytest.raises(ConfigurationError, match=r"rank 0 failed: .*-gone/x/\w+/form.json cannot be reached"):
-        POOLS["local"](elsewhere, tmp_path / "work", timeout=200)
-
 
 def test_the_second_attempt_of_the_flow_goes_on_from_the_checkpoint_of_the_first(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"home": tmp_path / "home", "training": {"checkpoints": str(tmp_path / "kept")}}
     )
-    installation, request = open_installation(settings), request_of(1)
+    installation, request = open_installation(settings), request_of(1, EPOCHS)
     prepared = PreparedRows(
         folder=installation.training_folder(request.id), guard="", rows_per_day=None, max_gap_seconds=None
     )

@@ -86,6 +86,8 @@ def test_what_cannot_be_reached_is_never_read_as_nothing_there(
             open_rows(gone)
         with pytest.raises(ConfigurationError, match="NO_SUCH_BUCKET"):
             Checkpoints(place=Place.at(gone), request_id="r", fits="f").newest(SHAPES)
+        with pytest.raises(ConfigurationError, match="NO_SUCH_BUCKET"):
+            Place.at(gone).child("form.json").write(b"{}")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     with pytest.raises(ConfigurationError, match=r"ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH"):
         Checkpoints(place=Place.at(url), request_id="r", fits="f").newest(SHAPES)
