@@ -47,7 +47,9 @@ TAKEN: dict[str, Change] = {
     "every-row-a-category-streamed": lambda rows: rows.assign(word=[f"id-{row}" for row in rows.index]),
 }
 DAMAGED = {"no-end": slice(None, -200), "no-middle": slice(None, None)}
-FULL = {"at-the-checkpoint": ("autoencoder", 6_000), "at-the-artifact": ("pca", 6_000)}
+FULL = {"at-the-checkpoint": "autoencoder", "at-the-artifact": "pca"}
+LARGEST = 100_000
+"""Bytes of a file: fewer than such a checkpoint has, more than TensorFlow's own temporary files."""
 
 
 def put_job(folder: Path, training: pd.DataFrame, detector: str = "autoencoder") -> None:
@@ -105,9 +107,14 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if name == "no-middle":
             content[4:400] = bytes(396)
         path.write_bytes(content)
-    for name, (detector, largest) in (FULL | {"no-room-for-an-error": ("autoencoder", 500)}).items():
-        put_job(folder / name, rows, detector)
-        (folder / name / "largest").write_text(str(largest))
+    for name, detector in (FULL | {"no-room-for-an-error": "autoencoder"}).items():
+        put_job(folder / name, rows.assign(word=[f"id-{row}" for row in rows.index]), detector)
+        many = pd.DataFrame(
+            {"a": generator.normal(size=20_000), "b": generator.normal(size=20_000), "word": "x"}
+        )
+        many.to_parquet(folder / name / "normal.parquet", index=False)
+        (folder / name / "largest").write_text(str(LARGEST))
+    (folder / "no-room-for-an-error" / "output" / "error-rank-0.json").mkdir()
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("job_checks.py")), str(folder)],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"},
@@ -152,7 +159,9 @@ def test_a_full_disk_is_named_and_may_have_room_later(jobs: Path, name: str) -> 
     assert (code, error["retryable"], error["type"]) == (75, True, "RetryableError")
     assert error["message"].startswith(f"{jobs / name}/output/")
     assert "cannot be written" in error["message"]
-    assert "MiB are needed: File too large\n  Nothing of it is left. Make room there" in error["message"]
+    reason = "File too large" if name == "at-the-checkpoint" else "20000 requested and "
+    assert f"MiB are needed: {reason}" in error["message"]
+    assert "\n  Nothing of it is left. Make room there" in error["message"]
 
 
 def test_without_room_for_the_error_the_exit_code_still_tells(jobs: Path) -> None:

@@ -21,6 +21,8 @@ from training.errors import ConfigurationError, RetryableError
 _REFUSED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|NO_SUCH_BUCKET|Bucket '.*' not found"
 )
+_SHORT = re.compile(r"\d+ requested and \d+ written")
+"""How NumPy says that a disk is full, without a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +138,11 @@ def said_for(url: str, *, needed: int = 0) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG} or _SHORT.search(str(error)):
+            reason = os.strerror(error.errno) if error.errno else str(error)
             size = f", {needed / 2**20:.1f} MiB are needed" if needed else ""
             raise RetryableError(
-                f"{url} cannot be written{size}: {os.strerror(error.errno)}",
+                f"{url} cannot be written{size}: {reason}",
                 hint="Nothing of it is left. Make room there, or name another place, and run it again.",
             ) from error
         refused = isinstance(error, PermissionError) or _REFUSED.search(str(error))
