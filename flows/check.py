@@ -26,8 +26,9 @@ from monitoring.profile import Profiler, WindowProfile, profile_frame
 from monitoring.quality import check_quality, quarantine_reason
 from monitoring.schema import text_columns
 from monitoring.score_drift import summary
+from monitoring.verdicts import DriftStatus, DriftVerdict
 from training.errors import ConfigurationError, InvalidWindowError
-from training.types import DriftStatus, DriftVerdict, FeatureSchema, Window
+from training.types import FeatureSchema, Window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,10 @@ from monitoring.records import WindowRecord
 from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema, text_columns
 from monitoring.score_drift import summary
+from monitoring.verdicts import DriftStatus, DriftVerdict, ScoreSummary
 from monitoring.window_drift import window_drift
 from training.errors import InvalidWindowError, UnscorableError
-from training.types import DriftStatus, DriftVerdict, FeatureSchema, ScoreSummary, Window, WindowVersion
+from training.types import FeatureSchema, Window, WindowVersion
 
 
 @task(retries=2, retry_delay_seconds=2, retry_condition_fn=when_retryable, cache_policy=NO_CACHE)

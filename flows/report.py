@@ -20,7 +20,7 @@ from monitoring.history import History
 from monitoring.page import WindowPage, window_page
 from monitoring.pictures import column_pictures, furthest_columns, missing_rates, score_picture
 from monitoring.records import WindowRecord
-from training.types import DriftVerdict
+from monitoring.verdicts import DriftVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

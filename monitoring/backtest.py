@@ -30,9 +30,10 @@ from monitoring.repeated import refuse_repeated
 from monitoring.retraining import RetrainingPolicy
 from monitoring.schema import infer_schema
 from monitoring.season import LEAST_ROWS, matched_places, unmatched
+from monitoring.verdicts import DriftVerdict
 from training.errors import InvalidWindowError, TrainingFailedError
 from training.split import split_rows
-from training.types import DetectorSpec, DriftVerdict, FeatureSchema, PromotionOutcome, Window, WindowVersion
+from training.types import DetectorSpec, FeatureSchema, PromotionOutcome, Window, WindowVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

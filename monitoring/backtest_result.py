@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from monitoring.history import History
 from monitoring.records import WindowRecord
+from monitoring.verdicts import DriftStatus
 from training.errors import ConfigurationError
-from training.types import DriftStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

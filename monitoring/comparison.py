@@ -8,7 +8,7 @@ from monitoring.frames import FloatArray
 from monitoring.records import Comparison
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import alert_count, score_drift
-from training.types import DriftStatus
+from monitoring.verdicts import DriftStatus
 
 
 def comparison(  # noqa: PLR0913 - the window, both versions' views of it, and how they are judged

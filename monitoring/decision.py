@@ -12,7 +12,8 @@ from monitoring.next_step import in_flight
 from monitoring.policy import JUDGED, decide_retraining, newest
 from monitoring.records import WindowRecord
 from monitoring.retraining import RetrainingInputs, RetrainingPolicy, WindowOutlook
-from training.types import DriftStatus, Window
+from monitoring.verdicts import DriftStatus
+from training.types import Window
 
 
 def with_decision(

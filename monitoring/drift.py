@@ -17,8 +17,9 @@ from monitoring.cells import cells_of
 from monitoring.distances import METHODS, ROW_CAP, FloatArray, capped_sample
 from monitoring.frames import clean_frame
 from monitoring.season import Season
+from monitoring.verdicts import ColumnDrift, DriftStatus, DriftVerdict
 from training.errors import ConfigurationError, InvalidArtifactError
-from training.types import ColumnDrift, ColumnKind, DriftStatus, DriftVerdict, FeatureSchema
+from training.types import ColumnKind, FeatureSchema
 
 TESTS, SCORE_TESTS = 3, 3
 """Kinds of test that share `alpha`: columns, joint, scores; and tests of the scores that share a third."""

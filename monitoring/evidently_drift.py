@@ -16,7 +16,8 @@ from scipy.stats import ks_2samp
 
 from monitoring.distances import METHODS, ROW_CAP, capped_sample, comparable
 from monitoring.frames import clean_frame
-from training.types import ColumnDrift, FeatureSchema
+from monitoring.verdicts import ColumnDrift
+from training.types import FeatureSchema
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 with warnings.catch_warnings():

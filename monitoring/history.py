@@ -17,7 +17,8 @@ from monitoring.records import (
     WindowRecord,
 )
 from monitoring.retraining import WindowOutlook
-from training.types import FeatureSchema, PromotionOutcome, ScoreSummary
+from monitoring.verdicts import ScoreSummary
+from training.types import FeatureSchema, PromotionOutcome
 
 MOVES_CHAMPION = (PromotionOutcome.PROMOTED, PromotionOutcome.ROLLED_BACK)
 SET_ASIDE = ("quarantined", "skipped")

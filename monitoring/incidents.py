@@ -21,7 +21,8 @@ from monitoring.records import (
     TrainingRecord,
     WindowRecord,
 )
-from training.types import DriftStatus, DriftVerdict, PromotionOutcome
+from monitoring.verdicts import DriftStatus, DriftVerdict
+from training.types import PromotionOutcome
 
 Kind = Literal["drift", "alerts", "data", "training", "candidate", "champion", "step", "channel"]
 

@@ -16,7 +16,8 @@ from monitoring.drift import DriftPolicy, calibrate_thresholds
 from monitoring.evidently_drift import column_scores
 from monitoring.frames import FloatArray
 from monitoring.reference import ChampionReference
-from training.types import Column, DriftStatus, DriftTest, FeatureSchema
+from monitoring.verdicts import DriftStatus, DriftTest
+from training.types import Column, FeatureSchema
 
 COMPONENTS = 16
 """Compared components: so many of the most varying, and half as many more of the least varying."""

@@ -17,7 +17,8 @@ from prometheus_client.registry import Collector
 from monitoring.history import BOOKKEEPING, History
 from monitoring.incidents import Kind, kind_of_step, open_incidents
 from monitoring.records import Entry, FailureRecord, PromotionRecord, TrainingRecord, WindowRecord
-from training.types import DriftStatus, PromotionOutcome
+from monitoring.verdicts import DriftStatus
+from training.types import PromotionOutcome
 
 STEPS = ("window", "training", "gates", "aliases", "alert")
 """The kinds of steps, by the first word of their texts in `next_step`."""

@@ -12,7 +12,7 @@ from monitoring.history import History
 from monitoring.pictures import ColumnPicture, MissingRate, ScorePicture, furthest_columns
 from monitoring.records import WindowRecord
 from monitoring.rendering import clipped, counted, percent, template
-from training.types import DriftStatus, DriftVerdict
+from monitoring.verdicts import DriftStatus, DriftVerdict
 
 STRIP = 20
 """Windows that are shown with the one the page is about."""

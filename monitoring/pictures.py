@@ -8,7 +8,8 @@ import pandas as pd
 
 from monitoring.distances import ROW_CAP, FloatArray, capped_sample
 from monitoring.frames import clean_frame
-from training.types import ColumnDrift, DriftVerdict, FeatureSchema
+from monitoring.verdicts import ColumnDrift, DriftVerdict
+from training.types import FeatureSchema
 
 SHOWN_COLUMNS, SHOWN_CATEGORIES, SHOWN_MISSING = 6, 8, 12
 BINS, SCORE_BINS = 24, 40

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from monitoring.retraining import RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
-from training.types import DriftStatus
+from monitoring.verdicts import DriftStatus
 
 JUDGED = (DriftStatus.STABLE, DriftStatus.DRIFTED)
 

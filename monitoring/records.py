@@ -6,17 +6,8 @@ from typing import Literal
 
 from monitoring.event_times import EventTimes
 from monitoring.retraining import RetrainingDecision
-from training.types import (
-    DetectorSpec,
-    DriftStatus,
-    DriftVerdict,
-    FeatureSchema,
-    GateResult,
-    PromotionOutcome,
-    ScoreSummary,
-    Threshold,
-    WindowVersion,
-)
+from monitoring.verdicts import DriftStatus, DriftVerdict, ScoreSummary
+from training.types import DetectorSpec, FeatureSchema, GateResult, PromotionOutcome, Threshold, WindowVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Literal
 
-from training.types import DriftStatus
+from monitoring.verdicts import DriftStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

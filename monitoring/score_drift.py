@@ -17,7 +17,8 @@ from monitoring.evidently_drift import column_scores
 from monitoring.frames import FloatArray
 from monitoring.reference import ChampionReference
 from monitoring.stream import values_since_change
-from training.types import Column, DriftStatus, DriftTest, FeatureSchema, ScoreSummary
+from monitoring.verdicts import DriftStatus, DriftTest, ScoreSummary
+from training.types import Column, FeatureSchema
 
 SCORES = FeatureSchema(features=(Column(name="anomaly_score", kind="numeric"),))
 

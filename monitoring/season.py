@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitoring.frames import utc_times
-from training.types import DriftStatus, DriftVerdict
+from monitoring.verdicts import DriftStatus, DriftVerdict
 
 Season = Literal["none", "hour", "weekday"]
 

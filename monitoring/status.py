@@ -6,7 +6,7 @@ from typing import Any
 
 from monitoring.history import History
 from monitoring.records import Entry, PromotionRecord, TrainingRecord, WindowRecord
-from training.types import DriftVerdict
+from monitoring.verdicts import DriftVerdict
 
 SCHEMA_VERSION = 1
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from monitoring.history import History
 from monitoring.promotion_policy import PromotionPolicy
 from monitoring.records import Comparison, PromotionRecord, WindowRecord
-from training.types import DriftStatus, PromotionOutcome
+from monitoring.verdicts import DriftStatus
+from training.types import PromotionOutcome
 
 TESTS = ("alerts", "scores")
 """The drift tests by which two versions are compared; each version is held against its own reference."""

@@ -12,7 +12,7 @@ from monitoring.joint_drift import joint_drift
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import alert_count, score_drift, stream_drift
 from monitoring.season import unmatched
-from training.types import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
+from monitoring.verdicts import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
 
 TOLD_ONLY = ("alerts",)
 """Tests that do not make a window drifted: more alerts may simply be more anomalies."""

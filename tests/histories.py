@@ -13,12 +13,10 @@ from monitoring.records import (
     WindowRecord,
 )
 from monitoring.retraining import RetrainingDecision
+from monitoring.verdicts import DriftStatus, DriftTest, DriftVerdict
 from training.types import (
     Column,
     DetectorSpec,
-    DriftStatus,
-    DriftTest,
-    DriftVerdict,
     FeatureSchema,
     ObjectVersion,
     PromotionOutcome,

@@ -18,8 +18,8 @@ from flows.installation import Installation
 from infra.contract_file import read_contract
 from infra.settings import load_settings
 from monitoring.history import History
+from monitoring.verdicts import DriftStatus
 from training.errors import ConfigurationError
-from training.types import DriftStatus
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy:DeprecationWarning")
 

@@ -24,7 +24,8 @@ from monitoring.records import (
     WindowRecord,
 )
 from monitoring.retraining import RetrainingInputs, RetrainingPolicy
-from training.types import DriftStatus, PromotionOutcome, Window, WindowVersion
+from monitoring.verdicts import DriftStatus
+from training.types import PromotionOutcome, Window, WindowVersion
 
 DRIFTED = DriftStatus.DRIFTED
 NOW = START + timedelta(days=10)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from monitoring.distances import METHODS, capped_sample
 from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.schema import infer_schema
+from monitoring.verdicts import DriftStatus
 from pairs import distance
 from training.errors import ConfigurationError, InvalidArtifactError
-from training.types import Column, DriftStatus, FeatureSchema
+from training.types import Column, FeatureSchema
 
 POLICY = DriftPolicy()
 

@@ -14,9 +14,10 @@ from monitoring.distances import METHODS
 from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.schema import infer_schema
+from monitoring.verdicts import DriftStatus
 from pairs import distance
 from training.errors import InvalidWindowError
-from training.types import Column, DriftStatus, FeatureSchema
+from training.types import Column, FeatureSchema
 
 SCHEMA = FeatureSchema(
     features=(Column(name="x", kind="numeric"), Column(name="word", kind="categorical")), time_column="at"

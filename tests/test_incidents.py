@@ -38,14 +38,8 @@ from monitoring.records import (
     SnoozeRecord,
     WindowRecord,
 )
-from training.types import (
-    DriftStatus,
-    DriftTest,
-    DriftVerdict,
-    GateResult,
-    PromotionOutcome,
-    Verdict,
-)
+from monitoring.verdicts import DriftStatus, DriftTest, DriftVerdict
+from training.types import GateResult, PromotionOutcome, Verdict
 
 DRIFTED, STABLE, INCONCLUSIVE = DriftStatus.DRIFTED, DriftStatus.STABLE, DriftStatus.INCONCLUSIVE
 REFUSED, UNDECIDED = PromotionOutcome.REFUSED, PromotionOutcome.UNDECIDED

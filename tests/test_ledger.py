@@ -17,8 +17,8 @@ from infra.ledger import ENTRIES, Ledger, LedgerMovedError, owner
 from infra.local_store import LocalStore
 from monitoring.history import History
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record
+from monitoring.verdicts import DriftStatus
 from training.errors import ConfigurationError, RetryableError
-from training.types import DriftStatus
 
 HOUR = timedelta(hours=1)
 

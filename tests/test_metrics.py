@@ -24,8 +24,8 @@ from monitoring.history import History
 from monitoring.metrics import STEPS, exposition, registry_of
 from monitoring.next_step import Judge, Notify, Settle, TakeWindow, Train
 from monitoring.records import ClaimRecord, FailureRecord, MuteRecord, Record
+from monitoring.verdicts import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
 from training.errors import ConfigurationError, RetryableError
-from training.types import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
 
 FILES = Path(__file__).resolve().parents[1] / "infra"
 RULES = FILES / "prometheus" / "floodmark.rules.yaml"

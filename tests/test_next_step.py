@@ -11,7 +11,8 @@ from monitoring.arrivals import due, rewritten
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, TakeWindow, Train, next_step
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, TrainingRecord
-from training.types import DriftStatus, PromotionOutcome, Window
+from monitoring.verdicts import DriftStatus
+from training.types import PromotionOutcome, Window
 
 FIRST_MODEL: tuple[Record, ...] = (
     bootstrap("a"),

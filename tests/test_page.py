@@ -27,7 +27,8 @@ from monitoring.pictures import (
     score_picture,
 )
 from monitoring.records import Record, WindowRecord
-from training.types import Column, ColumnDrift, DriftStatus, DriftTest, DriftVerdict, FeatureSchema
+from monitoring.verdicts import ColumnDrift, DriftStatus, DriftTest, DriftVerdict
+from training.types import Column, FeatureSchema
 
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC)
 SITE = Site(model="pumps", home="/a home", pages="/a home/reports", source="s3://plant/pumps")

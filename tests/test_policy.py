@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monitoring.policy import HOLDS, decide_retraining
 from monitoring.retraining import RetrainingDecision, RetrainingInputs, RetrainingPolicy, WindowOutlook
-from training.types import DriftStatus
+from monitoring.verdicts import DriftStatus
 
 STABLE, DRIFTED, INCONCLUSIVE = DriftStatus.STABLE, DriftStatus.DRIFTED, DriftStatus.INCONCLUSIVE
 NOW = datetime(2026, 1, 10, 12, tzinfo=UTC)

@@ -26,9 +26,10 @@ from infra.settings import Settings, load_settings
 from monitoring.frames import clean_frame
 from monitoring.records import PromotionRecord, WindowRecord
 from monitoring.retraining import RetrainingDecision
+from monitoring.verdicts import DriftStatus
 from prefect_api import prefect_api
 from training.parts import JUDGE_ROWS
-from training.types import DriftStatus, PromotionOutcome
+from training.types import PromotionOutcome
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy:DeprecationWarning"  # MLflow 3.17 asks SQLAlchemy 2.1 for it

@@ -15,17 +15,10 @@ from monitoring.joint_drift import joint_drift
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import score_drift, stream_drift, summary
 from monitoring.season import Season, matched_places
+from monitoring.verdicts import DriftStatus, DriftTest, DriftVerdict, ScoreSummary
 from monitoring.window_drift import overall, window_drift
 from training.preprocessing import fit_preprocessing
-from training.types import (
-    Column,
-    DriftStatus,
-    DriftTest,
-    DriftVerdict,
-    FeatureSchema,
-    ScoreSummary,
-    Threshold,
-)
+from training.types import Column, FeatureSchema, Threshold
 
 STABLE, DRIFTED, INCONCLUSIVE = DriftStatus.STABLE, DriftStatus.DRIFTED, DriftStatus.INCONCLUSIVE
 SCHEMA = FeatureSchema(

@@ -16,8 +16,8 @@ from evidently.presets import DataDriftPreset
 from monitoring.drift import DriftPolicy, calibrate_thresholds, drift_verdict
 from monitoring.evidently_drift import column_scores
 from monitoring.score_drift import summary
+from monitoring.verdicts import DriftVerdict
 from monitoring.window_drift import window_drift
-from training.types import DriftVerdict
 
 from .champions import champion, schema_of
 from .lines import Line

@@ -17,8 +17,8 @@ import pandas as pd
 
 from monitoring.drift import DriftPolicy
 from monitoring.score_drift import summary
+from monitoring.verdicts import DriftStatus
 from monitoring.window_drift import window_drift
-from training.types import DriftStatus
 
 from .champions import champion
 from .lines import Line, draw

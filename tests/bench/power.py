@@ -23,8 +23,8 @@ from monitoring.profile import profile_frame
 from monitoring.quality import check_quality
 from monitoring.reference import ChampionReference
 from monitoring.score_drift import summary
+from monitoring.verdicts import DriftStatus
 from monitoring.window_drift import window_drift
-from training.types import DriftStatus
 
 from .champions import Score, champion
 from .lines import Line, draw
