@@ -15,8 +15,7 @@ from pydantic import TypeAdapter
 
 from training import bound_child
 from training.errors import ConfigurationError, RetryableError
-from training.host_agent import address_towards
-from training.launch_hosts import is_this_machine
+from training.launch_hosts import address_towards, is_this_machine
 from training.launch_plan import Failure, LaunchPlan, parse_host
 from training.outcome import ERRORS, LOST_PEER, RankError
 

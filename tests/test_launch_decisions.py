@@ -15,7 +15,7 @@ from training.errors import ConfigurationError, FloodmarkError, RetryableError, 
 from training.heartbeat import Sign
 from training.launch_hosts import HostBook, discover, parse_hosts
 from training.launch_plan import Host, LaunchPlan
-from training.launch_rendezvous import Rendezvous, address_towards, assign, require_private
+from training.launch_rendezvous import Rendezvous, assign, meeting_address, require_private
 from training.launch_round import Round
 from training.launch_watch import Stall, Watch
 
@@ -96,12 +96,12 @@ def test_the_rendezvous_listens_on_no_public_address(address: str) -> None:
 
 
 def test_addresses_are_found_by_interface_or_route() -> None:
-    assert address_towards([], None) == "127.0.0.1"
-    assert address_towards(["127.0.0.1"], "lo") == "127.0.0.1"
+    assert meeting_address([], None) == "127.0.0.1"
+    assert meeting_address(["127.0.0.1"], "lo") == "127.0.0.1"
     with pytest.raises(ConfigurationError, match=r"(?s)no network interface 'eth99'.*lo"):
-        address_towards([], "eth99")
+        meeting_address([], "eth99")
     with pytest.raises(ConfigurationError, match=r"host a\.\.b cannot be found"):
-        address_towards(["a..b"], None)
+        meeting_address(["a..b"], None)
 
 
 def test_ranks_are_dealt_to_slots_in_order_and_never_too_few() -> None:

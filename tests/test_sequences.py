@@ -257,7 +257,9 @@ def test_ranks_together_have_every_window_once_and_the_steps_of_one(
         return [chunk.rows[chunk.order[first:last], 0].tolist() for first, last in pairwise(chunk.bounds)]
 
     alone, together = feed(0, 1), [feed(rank, ranks) for rank in range(ranks)]
+    assert len(steps(alone)) == alone.steps(batch_rows=32)
     for expected, *parts in zip(steps(alone), *map(steps, together), strict=True):
+        assert len(expected) <= 32
         assert sorted(expected) == sorted(start for part in parts for start in part)
     validation = np.concatenate([*alone.validation()])
     trained = {start + place for step in steps(alone) for start in step for place in range(length)}

@@ -112,8 +112,7 @@ class MemoryFeed:
         if first_step >= self.steps(batch_rows):
             return
         order = np.random.default_rng((self._seed, epoch)).permutation(self._training)
-        own = np.flatnonzero(order % self._size == self._rank)
-        bounds = np.searchsorted(own, step_ends(len(order), self.steps(batch_rows)))
+        own, bounds = dealt(order % self._size == self._rank, self.steps(batch_rows))
         yield Chunk(rows=self._features, order=order[own] // self._size, bounds=bounds, first_step=0)
 
     def validation(self) -> Iterator[Features]:
@@ -127,9 +126,19 @@ class MemoryFeed:
             yield self._features[start : start + ROWS_PER_PART]
 
 
-def step_ends(rows: int, steps: int) -> Positions:
-    """Return where nearly equal steps begin, and the last one ends, (steps + 1,)."""
-    return rows * np.arange(steps + 1) // steps
+def dealt(own: npt.NDArray[np.bool_], steps: int) -> tuple[Positions, Positions]:
+    """Deal what is drawn for all ranks into nearly equal steps.
+
+    Args:
+        own: Whether each place of the order is this rank's, (drawn,).
+        steps: Their number.
+
+    Returns:
+        This rank's places in the order, (own,), and where each step begins among them, and the last one
+        ends, (steps + 1,).
+    """
+    places = np.flatnonzero(own)
+    return places, np.searchsorted(places, len(own) * np.arange(steps + 1) // steps)
 
 
 def check_held_out(held_out: int, rows: int, share: float) -> None:

@@ -28,6 +28,7 @@ import psutil
 from training import heartbeat
 from training.bound_child import adopt_descendants, die_with_parent, end_descendants, leave_when_told
 from training.heartbeat import Sign
+from training.launch_hosts import address_towards
 from training.outcome import error_file
 
 LEASE_S = 60
@@ -209,13 +210,6 @@ def misnamed(rendezvous: str) -> str | None:
     if known == own:
         return None
     return f"its own name {name} stands for {known}, and other hosts reach it at {own}"
-
-
-def address_towards(address: str) -> str:
-    """Return this host's address on the way to `address`, IPv4."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))  # sends nothing: it asks for the route
-        return str(probe.getsockname()[0])
 
 
 def interface_towards(address: str) -> str:

@@ -82,6 +82,17 @@ def is_this_machine(name: str) -> bool:
     return any(item.address == name for items in psutil.net_if_addrs().values() for item in items)
 
 
+def address_towards(host: str) -> str:
+    """Return this machine's address on the way to a host, IPv4.
+
+    Raises:
+        OSError: The host is not known, or there is no route.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))  # sends nothing: it asks for the route
+        return str(probe.getsockname()[0])
+
+
 @dataclass(frozen=True, slots=True)
 class _Strikes:
     count: int

@@ -17,6 +17,7 @@ from horovod.runner.common.util.hosts import SlotInfo, get_host_assignments, par
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer, RendezvousServer
 
 from training.errors import ConfigurationError
+from training.launch_hosts import address_towards
 from training.launch_plan import Host, LaunchPlan
 
 LOOPBACK = "127.0.0.1"
@@ -74,7 +75,7 @@ def require_private(address: str) -> str:
     return address
 
 
-def address_towards(hosts: Sequence[str], interface: str | None) -> str:
+def meeting_address(hosts: Sequence[str], interface: str | None) -> str:
     """Return this machine's address for the rendezvous: of `interface`, or the one that faces `hosts`.
 
     Args:
@@ -89,9 +90,7 @@ def address_towards(hosts: Sequence[str], interface: str | None) -> str:
     if not hosts:
         return LOOPBACK
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((hosts[0], 9))  # sends nothing: it asks for the route
-            return str(probe.getsockname()[0])
+        return address_towards(hosts[0])
     except (OSError, UnicodeError) as error:  # the latter of a name that cannot be one
         raise ConfigurationError(
             f"the address and route of host {hosts[0]} cannot be found: {error}",

@@ -17,7 +17,7 @@ from training.heartbeat import Sign
 from training.launch_agents import Agent, Event
 from training.launch_hosts import is_this_machine
 from training.launch_plan import Failure, Host, LaunchPlan
-from training.launch_rendezvous import Rendezvous, address_towards, assign, environment_of
+from training.launch_rendezvous import Rendezvous, assign, environment_of, meeting_address
 from training.launch_watch import Stall, Watch
 from training.outcome import LOST_PEER
 
@@ -59,7 +59,7 @@ class Round:
         """
         names = list(dict.fromkeys(self.place.values()))
         others = [name for name in names if not is_this_machine(name)]
-        address = address_towards(others, self.plan.interface)
+        address = meeting_address(others, self.plan.interface)
         with ExitStack() as stack:
             port = stack.enter_context(Rendezvous(address, self.slots))
             stack.callback(self._end)

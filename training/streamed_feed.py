@@ -17,7 +17,7 @@ import numpy as np
 from training.blocks import TRAINING, VALIDATION, Layout
 from training.encoding import Features
 from training.errors import RetryableError
-from training.feed import Chunk, Positions, step_ends
+from training.feed import Chunk, Positions, dealt
 
 BLOCKS_PER_CHUNK = 64
 PART_BLOCKS = 16
@@ -110,11 +110,11 @@ class StreamedFeed:
         order = np.random.default_rng((self._layout.seed, epoch, chunk)).permutation(starts[-1])
         own_blocks = np.flatnonzero((blocks >= self._own.start) & (blocks < self._own.stop))
         first, last = (starts[own_blocks[0]], starts[own_blocks[-1] + 1]) if own_blocks.size else (0, 0)
-        own = np.flatnonzero((order >= first) & (order < last))
+        own, bounds = dealt((order >= first) & (order < last), int(ends[chunk + 1] - ends[chunk]))
         return Chunk(
             rows=self._read(blocks[own_blocks]),
             order=order[own] - first,
-            bounds=np.searchsorted(own, step_ends(len(order), int(ends[chunk + 1] - ends[chunk]))),
+            bounds=bounds,
             first_step=int(ends[chunk]),
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from training.dataset import read_shard
 from training.encoding import Features
-from training.feed import Chunk, Feed, Positions
+from training.feed import Chunk, Feed, Positions, dealt
 from training.preprocessing import Preprocessing
 from training.types import TrainingJob
 
@@ -64,9 +64,7 @@ class SupervisedFeed:
     def chunks(self, epoch: int, batch_rows: int, first_step: int = 0) -> Iterator[Chunk]:
         """Yield the feed's chunks, with anomalies in each step."""
         drawn = draw(len(self._anomalies), self.training_rows, self._share, (self._seed, epoch))
-        own = np.arange(self._rank, len(drawn), self._size)
-        steps = self.steps(batch_rows)
-        ends = np.searchsorted(own, len(drawn) * np.arange(steps + 1) // steps)
+        own, ends = dealt(np.arange(len(drawn)) % self._size == self._rank, self.steps(batch_rows))
         for chunk in self._feed.chunks(epoch, batch_rows, first_step):
             here = ends[chunk.first_step : chunk.first_step + chunk.steps + 1]
             places = len(chunk.rows) + drawn[own[here[0] : here[-1]]]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from training.encoding import Features
 from training.errors import TrainingFailedError
-from training.feed import ROWS_PER_PART, Chunk, step_ends
+from training.feed import ROWS_PER_PART, Chunk, dealt
 from training.sequences import Mask, Positions, run_bounds, window_starts
 from training.split import cut_blocks, deal_blocks, require_windows
 
@@ -106,8 +106,8 @@ class WindowFeed:
         if first_step >= self.steps(batch_rows):
             return
         order = np.random.default_rng((self._seed, epoch)).permutation(self._training)
-        own = np.flatnonzero((order >= self._plan.own.start) & (order < self._plan.own.stop))
-        bounds = np.searchsorted(own, step_ends(len(order), batch_rows))
+        mine = (order >= self._plan.own.start) & (order < self._plan.own.stop)
+        own, bounds = dealt(mine, self.steps(batch_rows))
         starts = self._plan.starts[order[own]] - self._plan.rows[0]
         yield Chunk(rows=self._features, order=starts, bounds=bounds, first_step=0)
 

@@ -35,7 +35,7 @@ class Autoencoder(Detector):
 
 
 class AutoencoderNetwork:
-    """The network and its noise."""
+    """A network that rebuilds what it is shown, and the noise that it learns with."""
 
     def __init__(self, model: Any, noise: float) -> None:  # noqa: ANN401 - a Keras model
         self.model = model
@@ -43,11 +43,11 @@ class AutoencoderNetwork:
         self.weights = model.trainable_variables
 
     def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors
-        """Return the mean squared error of each row, rebuilt from its noisy self."""
+        """Return the mean squared error of each row or window, rebuilt from its noisy self."""
         import tensorflow as tf  # noqa: PLC0415 - as above
 
         noise = self.noise * tf.random.stateless_normal(tf.shape(batch), seed) if self.noise else 0.0
-        return tf.reduce_mean(tf.square(self.model(batch + noise) - batch), axis=1)
+        return tf.reduce_mean(tf.square(self.model(batch + noise) - batch), axis=range(1, batch.shape.rank))
 
     validation_losses = losses
 

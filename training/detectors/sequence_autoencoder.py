@@ -7,6 +7,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from training.detectors import Detector, Parts, Total
+from training.detectors.autoencoder import AutoencoderNetwork
 from training.detectors.options import STRICT, Noise, Real
 
 
@@ -31,22 +32,8 @@ class SequenceOptions(Detector):
         return self.length
 
 
-class SequenceNetwork:
-    """A network that rebuilds windows (windows, length, width), and the noise that it learns with."""
-
-    def __init__(self, model: Any, noise: float) -> None:  # noqa: ANN401 - a Keras model
-        self.model = model
-        self.noise = noise
-        self.weights = model.trainable_variables
-
-    def losses(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors
-        """Return the mean squared error of each window, rebuilt from its noisy self."""
-        import tensorflow as tf  # noqa: PLC0415 - the control plane validates options without TensorFlow
-
-        noise = self.noise * tf.random.stateless_normal(tf.shape(batch), seed) if self.noise else 0.0
-        return tf.reduce_mean(tf.square(self.model(batch + noise) - batch), axis=(1, 2))
-
-    validation_losses = losses
+class SequenceNetwork(AutoencoderNetwork):
+    """A network that rebuilds windows (windows, length, width)."""
 
     def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
         """Return the score of each place: its squared error plus its window's, over the mean error.
@@ -54,7 +41,7 @@ class SequenceNetwork:
         A single row that is off shows in the first term; a process that is off, by less than any single row
         shows, in the second.
         """
-        import keras  # noqa: PLC0415 - as above
+        import keras  # noqa: PLC0415 - the control plane validates options without TensorFlow
 
         sums = np.zeros(2)
         for windows in parts():
