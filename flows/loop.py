@@ -24,7 +24,7 @@ from infra.source import Source
 from monitoring.arrivals import rewritten
 from monitoring.history import History
 from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, next_step
-from monitoring.records import FailureRecord, Record, WindowRecord
+from monitoring.records import FailureRecord, Record, ReleaseRecord, WindowRecord
 from training.errors import FloodmarkError, RetryableError
 from training.types import Window, WindowVersion
 
@@ -95,6 +95,10 @@ def take(installation: Installation, source: Source, history: History, step: Ste
         write_textfile(settings, history)
         if not isinstance(step, Notify):
             send_due(installation, source, report)
+        raise
+    except BaseException as told:  # cancelled, out of time, interrupted: it is owed, and anybody may take it
+        with suppress(Exception):
+            ledger.append(ledger.load(), ReleaseRecord(step=str(step), reason=type(told).__name__))
         raise
     ledger.append(history, record)
     report(step, record)

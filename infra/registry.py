@@ -6,7 +6,8 @@ What is current is said by aliases: champion, challenger and previous.
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -100,10 +101,9 @@ class Registry:
         with tracking(self.tracking_uri, f"register training {request.id}") as client:
             if (version := self._version_of(client, request.id)) is not None:
                 return version
-            run = self._run(client, request.id, reason)
-            log_training(client, run, request, result)
-            model_id, location = log_model(client, run, request, folder)
-            client.set_terminated(run.info.run_id)
+            with self._run(client, request.id, reason) as run:
+                log_training(client, run, request, result)
+                model_id, location = log_model(client, run, request, folder)
             with tolerated(EXISTS):
                 client.create_registered_model(self.model)
             own = client.create_model_version(
@@ -214,20 +214,29 @@ class Registry:
         found = client.search_model_versions(tagged)
         return str(min(int(item.version) for item in found)) if found else None
 
-    def _run(self, client: MlflowClient, request_id: str, reason: str) -> Run:
-        """Return the request's run: the one that a killed call left, or a new one."""
+    @contextmanager
+    def _run(self, client: MlflowClient, request_id: str, reason: str) -> Iterator[Run]:
+        """Yield the request's run, which a killed call may have left; in the end no run of ours is open."""
         experiment = client.get_experiment_by_name(self.experiment)
         experiment_id = (
             client.create_experiment(self.experiment, self.artifact_root)
             if experiment is None
             else experiment.experiment_id
         )
-        if found := client.search_runs(
-            [experiment_id], f"tags.`{REQUEST_ID}` = '{request_id}'", max_results=1
-        ):
-            return found[0]
+        others = f"attributes.status = 'RUNNING' AND tags.`{REQUEST_ID}` != '{request_id}'"
+        for abandoned in client.search_runs([experiment_id], others):  # one training is in flight at a time
+            client.set_terminated(abandoned.info.run_id, "KILLED")
+        found = client.search_runs([experiment_id], f"tags.`{REQUEST_ID}` = '{request_id}'", max_results=1)
         tags = {REQUEST_ID: request_id, "mlflow.note.content": reason}
-        return client.create_run(experiment_id, tags=tags, run_name=f"retraining {request_id}")
+        name = f"retraining {request_id}"
+        run = found[0] if found else client.create_run(experiment_id, tags=tags, run_name=name)
+        try:
+            yield run
+        except BaseException:  # cancelled and timed out, too
+            with suppress(Exception):
+                client.set_terminated(run.info.run_id, "KILLED")
+            raise
+        client.set_terminated(run.info.run_id)
 
     def _download(self, uri: str, target: Path) -> None:
         """Download beside `target` and rename, so that `target` is whole or absent."""

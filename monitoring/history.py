@@ -11,6 +11,7 @@ from monitoring.records import (
     MuteRecord,
     PromotionRecord,
     Record,
+    ReleaseRecord,
     SettledRecord,
     SnoozeRecord,
     TrainingRecord,
@@ -25,7 +26,7 @@ SET_ASIDE = ("quarantined", "skipped")
 STREAM_WINDOWS = 100
 """Windows in which a slow change of the scores is looked for."""
 
-BOOKKEEPING = (ClaimRecord, MuteRecord, AlertRecord, SnoozeRecord)
+BOOKKEEPING = (ClaimRecord, ReleaseRecord, MuteRecord, AlertRecord, SnoozeRecord)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from monitoring.records import (
     FailureRecord,
     PromotionRecord,
     Record,
+    ReleaseRecord,
     SnoozeRecord,
     TrainingRecord,
     WindowRecord,
@@ -157,7 +158,7 @@ def _signs(history: History) -> Iterator[tuple[Entry, _Trouble | _Relief]]:
         if isinstance(record, SnoozeRecord):
             continue  # it says nothing of any step
         step = claimed.pop(entry.owner, None)
-        if step is not None and not isinstance(record, FailureRecord):
+        if step is not None and not isinstance(record, FailureRecord | ReleaseRecord):
             yield entry, _Relief(kind="step", subject=kind_of_step(step), reason=f"{step} succeeded")
         for sign in _signs_of(record):
             yield entry, sign

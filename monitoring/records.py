@@ -29,6 +29,15 @@ class FailureRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRecord:
+    """Who was at work on `step` was told to end (cancelled, out of time, interrupted): it is still owed."""
+
+    step: str
+    reason: str
+    kind: Literal["release"] = "release"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """How another version would have judged a window that the champion scored.
 
@@ -182,6 +191,7 @@ class SnoozeRecord:
 Record = (
     ClaimRecord
     | FailureRecord
+    | ReleaseRecord
     | WindowRecord
     | TrainingRecord
     | PromotionRecord

@@ -35,6 +35,7 @@ from monitoring.records import (
     FailureRecord,
     PromotionRecord,
     Record,
+    ReleaseRecord,
     SnoozeRecord,
     WindowRecord,
 )
@@ -146,7 +147,10 @@ class TestIncidents:
         assert incidents(history(*once)) == []
         twice = [*once, scored("c"), *tried("training on a, b, c", "GPU still gone")]
         assert brief(incidents(history(*twice))) == [("step-2", "training on a, b, c: GPU still gone", True)]
-        done = [*twice, ClaimRecord(step="training on a, b, c"), trained("2")]
+        claim = ClaimRecord(step="training on a, b, c")
+        cancelled = [*twice, claim, ReleaseRecord(step=claim.step, reason="TerminationSignal")]
+        assert [found.kind for found in open_incidents(history(*cancelled))] == ["step"], "says nothing of it"
+        done = [*cancelled, claim, trained("2")]
         assert open_incidents(history(*done)) == []
 
     def test_a_skipped_window_ends_the_failing_of_its_step(self) -> None:
@@ -294,6 +298,7 @@ RECORDS: list[Callable[[str], Record]] = [
     lambda name: ClaimRecord(step=f"window {name}"),
     lambda _: FailureRecord(step="training on a", error="x"),
     lambda _: ClaimRecord(step="training on a"),
+    lambda _: ReleaseRecord(step="training on a", reason="KeyboardInterrupt"),
 ]
 ORDERS = st.lists(st.sampled_from(RECORDS), max_size=30).map(
     lambda made: [make(f"n{number}") for number, make in enumerate(made)]

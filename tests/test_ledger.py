@@ -16,7 +16,7 @@ from histories import START, bootstrap, judged, quarantined, scored, settled, tr
 from infra.ledger import ENTRIES, Ledger, LedgerMovedError, owner
 from infra.local_store import LocalStore
 from monitoring.history import History
-from monitoring.records import ClaimRecord, Entry, FailureRecord, Record
+from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, ReleaseRecord
 from monitoring.verdicts import DriftStatus
 from training.errors import ConfigurationError, RetryableError
 
@@ -44,6 +44,7 @@ def reopened(ledger: Ledger) -> Ledger:
             settled("1"),
             ClaimRecord(step="window a"),
             FailureRecord(step="window a", error="S3 is down"),
+            ReleaseRecord(step="window a", reason="KeyboardInterrupt"),
         ]
     ),
     sequence=st.integers(1, 10**6),
@@ -141,9 +142,10 @@ def test_the_claim_of_another_host_holds_until_its_lease_is_over(ledger: Ledger)
     assert ledger.claim(history, "window a", lease=timedelta(0)).open_claim
 
 
-def test_a_finished_step_is_claimed_by_nobody(ledger: Ledger) -> None:
+@pytest.mark.parametrize("end", [bootstrap("a"), ReleaseRecord(step="window a", reason="TerminationSignal")])
+def test_a_finished_or_released_step_is_claimed_by_nobody(ledger: Ledger, end: Record) -> None:
     written_by(ledger, "elsewhere 1 1.0", CLAIM)
-    history = written_by(ledger, "elsewhere 1 1.0", bootstrap("a"))
+    history = written_by(ledger, "elsewhere 1 1.0", end)
     assert history.open_claim is None
     assert ledger.claim(history, "window b", lease=HOUR).open_claim
 

@@ -10,7 +10,7 @@ from histories import bootstrap, history, judged, quarantined, scored, settled, 
 from monitoring.arrivals import due, rewritten
 from monitoring.history import History
 from monitoring.next_step import Judge, Settle, TakeWindow, Train, next_step
-from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, TrainingRecord
+from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, ReleaseRecord, TrainingRecord
 from monitoring.verdicts import DriftStatus
 from training.types import PromotionOutcome, Window
 
@@ -101,6 +101,7 @@ def test_claims_and_failures_change_nothing(length: int) -> None:
         disturbed += [
             ClaimRecord(step="x"),
             FailureRecord(step="x", error="killed"),
+            ReleaseRecord(step="x", reason="KeyboardInterrupt"),
             record,
         ]
     listed = [window("a"), window("b"), window("c")]

@@ -35,6 +35,7 @@ from training.types import TrainingRequest, TrainingResult
 # After the registry, which keeps MLflow from warning of its own type hints as it is imported.
 import mlflow.pyfunc
 from mlflow import MlflowClient
+from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 
 # MLflow 3.17 asks SQLAlchemy 2.1 for a loader that is to be removed.
@@ -209,16 +210,36 @@ def test_a_registration_killed_after_any_step_ends_with_one_version(
         patch.setattr(MlflowClient, step, killed)
         with pytest.raises(KilledError):
             registry.register(registered.request, registered.result, reason="drift")
+    assert ("RUNNING" in statuses(registry)) == (step == "create_run")  # which nobody knows of yet
     version = registry.register(registered.request, registered.result, reason="drift")
     assert versions(registry) == [version] == ["1"]
     assert registry.scorer(version).threshold == registered.result.threshold
     client = MlflowClient(registry.tracking_uri)
-    experiment = client.get_experiment_by_name(registry.experiment)
-    assert experiment is not None
-    (run,) = client.search_runs([experiment.experiment_id])
+    (run,) = runs(registry)
     assert run.info.status == "FINISHED"
     assert len(client.get_metric_history(run.info.run_id, "loss")) == 1
     assert len(client.get_metric_history(run.info.run_id, "epoch_loss")) == 3
+
+
+def runs(registry: Registry) -> list[Run]:
+    client = MlflowClient(registry.tracking_uri)
+    experiment = client.get_experiment_by_name(registry.experiment)
+    return list(client.search_runs([experiment.experiment_id])) if experiment else []
+
+
+def statuses(registry: Registry) -> list[str]:
+    return [run.info.status for run in runs(registry)]
+
+
+def test_a_run_whose_process_was_lost_is_closed_by_the_next_registration(
+    registry: Registry, registered: Registered
+) -> None:
+    client = MlflowClient(registry.tracking_uri)
+    experiment = client.create_experiment(registry.experiment, registry.artifact_root)
+    client.create_run(experiment, tags={"floodmark.request_id": "of a machine that is gone"})
+    client.create_run(experiment, run_name="a person's own")
+    registry.register(registered.request, registered.result, reason="drift")
+    assert statuses(registry) == ["FINISHED", "RUNNING", "KILLED"]
 
 
 def test_a_request_that_reaches_mlflow_twice_leaves_one_version(
