@@ -3,12 +3,16 @@
 Exclusive creation makes every append a compare-and-set on the whole history: who decided on an older
 history cannot write (S3 `If-None-Match`, a hard link on disk). The newest claim, until its owner writes
 again, is the lock; there is no other.
+
+Every hundred entries are also packed into one object, a segment, so that a process which starts reads a
+long history in few calls. Segments repeat what is written and may be missing.
 """
 
 import os
 import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import psutil
 from pydantic import TypeAdapter, ValidationError
@@ -18,7 +22,11 @@ from monitoring.history import History
 from monitoring.records import ClaimRecord, Entry, Record
 from training.errors import ConfigurationError, RetryableError
 
+T = TypeVar("T")
+
 ENTRIES = TypeAdapter(Entry)
+SEGMENTS = TypeAdapter(tuple[Entry, ...])
+SEGMENT_ENTRIES = 100
 
 
 class LedgerMovedError(RetryableError):
@@ -32,6 +40,7 @@ class Ledger:
     store: ObjectStore
     prefix: str
     _entries: list[Entry] = field(default_factory=list)
+    _segments: int = 0
 
     @classmethod
     def of(cls, store: ObjectStore, model: str) -> "Ledger":
@@ -44,17 +53,31 @@ class Ledger:
         Raises:
             ConfigurationError: An entry is damaged, or of a format that this version does not know.
         """
-        while True:
-            key = self._key(len(self._entries) + 1)
-            try:
-                self._entries.append(ENTRIES.validate_json(self.store.read(key)))
-            except ObjectNotFoundError:
-                return History(entries=tuple(self._entries))
-            except ValidationError as error:
-                raise ConfigurationError(
-                    f"the ledger entry {key} in {self.store.url} is not readable: {error}",
-                    hint="restore it from a backup, or use the version of Floodmark that wrote it",
-                ) from error
+        self._load_segments()
+        while entry := self._read(self._key(len(self._entries) + 1), ENTRIES):
+            self._entries.append(entry)
+        return History(entries=tuple(self._entries))
+
+    def _load_segments(self) -> None:
+        """Read the segments that begin where the known entries end."""
+        while len(self._entries) == self._segments * SEGMENT_ENTRIES:
+            segment = self._read(self._segment_key(self._segments + 1), SEGMENTS)
+            if segment is None:
+                return
+            self._entries += segment
+            self._segments += 1
+
+    def _read(self, key: str, kind: TypeAdapter[T]) -> T | None:
+        """Read one object; None only where the store is certain that there is none."""
+        try:
+            return kind.validate_json(self.store.read(key))
+        except ObjectNotFoundError:
+            return None
+        except ValidationError as error:
+            raise ConfigurationError(
+                f"the ledger entry {key} in {self.store.url} is not readable: {error}",
+                hint="restore it from a backup, or use the version of Floodmark that wrote it",
+            ) from error
 
     def append(self, history: History, record: Record) -> History:
         """Write `record` as the next entry of `history`.
@@ -68,7 +91,17 @@ class Ledger:
                 f"entry {entry.sequence} of {self.store.url}/{self.prefix} was written by another process",
                 hint="nothing was overwritten; run the same command again",
             )
-        return History(entries=(*history.entries, entry))
+        history = History(entries=(*history.entries, entry))
+        self._pack(history)
+        return history
+
+    def _pack(self, history: History) -> None:
+        """Write the segments that are full and were not there yet."""
+        while len(history.entries) >= (self._segments + 1) * SEGMENT_ENTRIES:
+            first = self._segments * SEGMENT_ENTRIES
+            segment = SEGMENTS.dump_json(history.entries[first : first + SEGMENT_ENTRIES])
+            self.store.create(self._segment_key(self._segments + 1), segment)
+            self._segments += 1
 
     def claim(self, history: History, step_name: str, *, lease: timedelta) -> History:
         """Claim a step, taking over a claim whose owner is gone.
@@ -86,6 +119,9 @@ class Ledger:
                     hint=f"wait for it; a lost host's claim ends after {lease.total_seconds():.0f} s",
                 )
         return self.append(history, ClaimRecord(step=step_name))
+
+    def _segment_key(self, number: int) -> str:
+        return f"{self.prefix}-segments/{number:06d}.json"
 
     def _key(self, sequence: int) -> str:
         return f"{self.prefix}/{sequence:08d}.json"

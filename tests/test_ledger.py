@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from histories import START, bootstrap, judged, quarantined, scored, settled, trained
-from infra.ledger import ENTRIES, Ledger, LedgerMovedError, owner
+from infra.ledger import ENTRIES, SEGMENT_ENTRIES, Ledger, LedgerMovedError, owner
 from infra.local_store import LocalStore
 from monitoring.history import History
 from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, ReleaseRecord
@@ -155,3 +156,34 @@ def test_a_damaged_entry_is_an_error_and_no_end_of_the_history(ledger: Ledger) -
     ledger.store.create(f"{ledger.prefix}/00000002.json", b"{")
     with pytest.raises(ConfigurationError, match="00000002"):
         ledger.load()
+
+
+@dataclass(frozen=True)
+class ToldStore(LocalStore):
+    """Remembers what was read."""
+
+    reads: list[str] = field(default_factory=list)
+
+    def read(self, key: str, *, version: str | None = None) -> bytes:
+        self.reads.append(key)
+        return super().read(key, version=version)
+
+
+def test_a_long_history_is_read_in_few_calls_and_is_the_same_without_its_segments(tmp_path: Path) -> None:
+    store = ToldStore(tmp_path)
+    ledger = Ledger.of(store, "model")
+    history = ledger.load()
+    for number in range(2 * SEGMENT_ENTRIES + 7):
+        history = ledger.append(history, bootstrap(str(number)))
+    store.reads.clear()
+    assert reopened(ledger).load() == history
+    assert len(store.reads) == (2 + 1) + (7 + 1)
+    first, second = sorted((tmp_path / f"{ledger.prefix}-segments").iterdir())
+    second.unlink()  # one that a killed process did not come to write
+    assert reopened(ledger).load() == history
+    other = reopened(ledger)
+    assert other.append(other.load(), bootstrap("one more")) == reopened(ledger).load()
+    assert second.is_file()
+    first.write_bytes(b"[")
+    with pytest.raises(ConfigurationError, match="is not readable"):
+        reopened(ledger).load()
