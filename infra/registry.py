@@ -136,6 +136,17 @@ class Registry:
             return True
         return False
 
+    def versions(self) -> list[str]:
+        """Return the numbers of all registered versions; none where there is no such model."""
+        with tracking(self.tracking_uri, "list the versions") as client:
+            require_database(self.tracking_uri)
+            found, token = [], None
+            while True:
+                page = client.search_model_versions(f"name = '{self.model}'", page_token=token)
+                found += [str(item.version) for item in page]
+                if not (token := page.token):
+                    return found
+
     def set_alias(self, alias: Alias, version: str) -> None:
         """Point `alias` to `version`; setting it again changes nothing."""
         with tracking(self.tracking_uri, f"set {alias} to version {version}") as client:

