@@ -104,7 +104,7 @@ class Soak:
     def start(self) -> None:
         """Start one more loop."""
         with self.log.open("ab") as log:
-            command = [
+            command: list[str | Path] = [
                 FLOODMARK,
                 "run",
                 self.source,
