@@ -31,7 +31,7 @@ from training.split import split_rows
 from training.threshold import calibrate
 from training.types import FeatureSchema, GuardPolicy, Threshold
 
-from .quality import autoencoder
+from .quality import fitted
 
 STREAM = Path(__file__).resolve().parents[3] / "shared" / "data" / "nsl-kdd" / "stream"
 SEEDS = range(3)
@@ -137,7 +137,7 @@ def fit(rows: pd.DataFrame, training: np.ndarray, calibration: np.ndarray, seed:
     """Split as the product does, fit the default detector, set its threshold."""
     trains, calibrates, _ = split_rows(len(rows), seed)
     features = rows[feature_schema().names()]
-    score = autoencoder(features.iloc[trains[training[trains]]].reset_index(drop=True), seed)
+    score = fitted("autoencoder", features.iloc[trains[training[trains]]].reset_index(drop=True), seed)
     scores = score(features.iloc[calibrates[calibration[calibrates]]]).astype(float)
     return Model(
         score=lambda frame: score(frame[features.columns]).astype(float),

@@ -13,6 +13,7 @@ sequences gains here is that an experiment goes on for minutes.
 
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -32,35 +33,35 @@ TRAINED_ROWS = 400
 QUANTILE = 1 - ThresholdSpec().target_alert_rate
 DETECTORS = ("conv_autoencoder", "lstm_autoencoder", "transformer_autoencoder")
 Scores = npt.NDArray[np.float64]
-Model = Callable[[pd.DataFrame], Scores]
+Model = Callable[[pd.DataFrame], np.ndarray]
 Make = Callable[[pd.DataFrame, int], Model]
 
 
-def skab_f1(data: Path, peers: dict[str, Make], seeds: range) -> Iterator[tuple[str, dict[str, float]]]:
+def skab_f1(
+    pool: Executor, data: Path, peers: dict[str, Make], seeds: range
+) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each detector's mean F1 in percent, and beside it that of each peer."""
     files = [pd.read_csv(path, sep=";") for path in sorted(data.glob("valve*.csv"))]
-    beside = {}
+    makes = dict(peers)
     for name, make in peers.items():
-        beside[name] = mean_f1(files, make, seeds)
-        over_windows = partial(smoothed, make, window_rows(DETECTORS[0]))
-        beside[f"{name}, mean over windows"] = mean_f1(files, over_windows, seeds)
+        makes[f"{name}, mean over windows"] = partial(smoothed, make, window_rows(DETECTORS[0]))
+    makes |= {name: partial(sequence_model, name) for name in DETECTORS}
+    runs = {name: [pool.submit(f1, files, make, seed) for seed in seeds] for name, make in makes.items()}
+    means = {name: float(np.mean([run.result() for run in of_seeds])) for name, of_seeds in runs.items()}
+    beside = {name: figure for name, figure in means.items() if name not in DETECTORS}
     for name in DETECTORS:
-        yield name, {name: mean_f1(files, partial(sequence_model, name), seeds), **beside}
+        yield name, {name: means[name], **beside}
 
 
-def mean_f1(files: list[pd.DataFrame], make: Make, seeds: range) -> float:
-    """Return the mean over seeds of the F1 of all files together."""
-    truth = np.concatenate([file["anomaly"].to_numpy(int) for file in files])
-    found = []
-    for seed in seeds:
-        alerts = []
-        for file in files:
-            rows = file.drop(columns=["datetime", "anomaly", "changepoint"])
-            model = make(rows.head(TRAINED_ROWS), seed)
-            mark = np.quantile(model(rows.head(TRAINED_ROWS)), QUANTILE)
-            alerts.append(model(rows) > mark)
-        found.append(100 * float(f1_score(truth, np.concatenate(alerts))))
-    return float(np.mean(found))
+def f1(files: list[pd.DataFrame], make: Make, seed: int) -> float:
+    """Return the F1 in percent of all files together."""
+    truth, alerts = np.concatenate([file["anomaly"].to_numpy(int) for file in files]), []
+    for file in files:
+        rows = file.drop(columns=["datetime", "anomaly", "changepoint"])
+        model = make(rows.head(TRAINED_ROWS), seed)
+        mark = np.quantile(model(rows.head(TRAINED_ROWS)), QUANTILE)
+        alerts.append(model(rows) > mark)
+    return 100 * float(f1_score(truth, np.concatenate(alerts)))
 
 
 def window_rows(name: str) -> int:
