@@ -50,6 +50,7 @@ class Installation:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._loaded = lru_cache(maxsize=4)(self._load)
+        self._opened: dict[str, Source] = {}
 
     @cached_property
     def store(self) -> ObjectStore:
@@ -67,8 +68,11 @@ class Installation:
         return Registry.open(self.settings.home, self.settings.model, self.settings.tracking_uri)
 
     def source(self, url: str) -> Source:
-        """Open a source of windows."""
-        return Source(store=open_store(url, self.settings.s3), csv=self.settings.csv)
+        """Open a source of windows, once: it knows what it has listed."""
+        if url not in self._opened:
+            store = open_store(url, self.settings.s3)
+            self._opened[url] = Source(store, self.settings.csv, self.settings.incoming)
+        return self._opened[url]
 
     def training_folder(self, request_id: str) -> Path:
         """The local folder of one training: its rows, logs, artifact and result."""

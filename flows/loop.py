@@ -56,10 +56,12 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
     while True:
         interrupt.pause()
         try:
-            history, listed = reconcile(installation, partial(report, None)), opened.windows()
+            history, listed = reconcile(installation, partial(report, None)), opened.look()
             write_textfile(settings, history)
             messages = due(settings, history, opened.store.url)
             step = next_step(history, listed, settings.reading, messages)
+            if isinstance(step, Train):  # whose windows must all be there still
+                step = next_step(history, opened.windows(), settings.reading, messages)
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:

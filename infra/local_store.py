@@ -26,13 +26,19 @@ class LocalStore:
         """The folder's path."""
         return str(self.folder)
 
-    def list(self, prefix: str = "") -> Listing:
+    @property
+    def objects_per_call(self) -> None:
+        """A listing is a walk through the folder."""
+
+    def list(self, prefix: str = "", *, after: str = "") -> Listing:
         """See `ObjectStore.list`; linked files and folders count as if they stood here themselves."""
         self._require_folder()
         found = []
         with self._errors("list", prefix):
             for path in _files(self._path(prefix) if prefix.strip("/") else self.folder):
                 key = path.relative_to(self.folder).as_posix()
+                if key <= after:
+                    continue
                 try:
                     key.encode()
                     status = path.stat()

@@ -23,8 +23,12 @@ class ObjectStore(Protocol):
     def url(self) -> str:
         """Where the store is, as `open_store` takes it."""
 
-    def list(self, prefix: str = "") -> Listing:
-        """Return all objects in the folder `prefix` and below it, sorted by key.
+    @property
+    def objects_per_call(self) -> int | None:
+        """How many objects one call lists; None where a listing is no call."""
+
+    def list(self, prefix: str = "", *, after: str = "") -> Listing:
+        """Return all objects in the folder `prefix` and below it, by key; with `after`, only greater keys.
 
         A folder that holds nothing gives an empty list. Raises ConfigurationError when the bucket or
         the root folder is missing or refuses access, RetryableError when the store cannot be reached.

@@ -19,6 +19,7 @@ from training.errors import ConfigurationError, FloodmarkError, RetryableError
 from training.types import ObjectVersion
 
 MAX_ATTEMPTS = 4
+OBJECTS_PER_CALL = 1000
 CONNECT_TIMEOUT_SECONDS = 5
 READ_TIMEOUT_SECONDS = 60
 
@@ -111,28 +112,35 @@ class S3Store:
         """The address as `s3://bucket/prefix`."""
         return f"s3://{self.bucket}/{self.prefix}".rstrip("/")
 
-    def list(self, prefix: str = "") -> Listing:
+    @property
+    def objects_per_call(self) -> int:
+        """The protocol's limit."""
+        return OBJECTS_PER_CALL
+
+    def list(self, prefix: str = "", *, after: str = "") -> Listing:
         """See `ObjectStore.list`; markers of empty folders are no objects."""
         root = self._key("")
         folder = f"{self._key(prefix.strip('/'))}/" if prefix.strip("/") else root
+        start = {"StartAfter": self._key(after)} if after else {}
         with self._errors("list", prefix):
             pages = s3_client(self.settings).get_paginator("list_objects_v2")
             found = [
                 ObjectVersion(
                     key=item["Key"].removeprefix(root), size=item["Size"], version=item["ETag"].strip('"')
                 )
-                for page in pages.paginate(Bucket=self.bucket, Prefix=folder)
+                for page in pages.paginate(Bucket=self.bucket, Prefix=folder, **start)
                 for item in page.get("Contents", ())
                 if not item["Key"].endswith("/")
             ]
         return sorted(found, key=lambda item: item.key)
 
     def read(self, key: str, *, version: str | None = None) -> bytes:
-        """See `ObjectStore.read`."""
+        """See `ObjectStore.read`: one request is answered from one version of the object."""
+        condition = {"IfMatch": f'"{version}"'} if version is not None else {}
         with self._errors("read", key):
-            answer = s3_client(self.settings).get_object(Bucket=self.bucket, Key=self._key(key))
+            answer = s3_client(self.settings).get_object(Bucket=self.bucket, Key=self._key(key), **condition)
             data: bytes = answer["Body"].read()
-        if version is not None and answer["ETag"].strip('"') != version:
+        if version is not None and answer["ETag"].strip('"') != version:  # a server that ignores conditions
             raise changed_error(self.url, key)
         return data
 
@@ -201,6 +209,8 @@ class S3Store:
     def _refusal(self, what: str, key: str, code: str, status: int) -> FloodmarkError:
         """Return the error that an answer of the server means."""
         what = f"{what}: the server answered {code} ({status})."
+        if code == "PreconditionFailed":
+            return changed_error(self.url, key)
         if code == "NoSuchKey":
             return ObjectNotFoundError(f"{self.url} holds no object {key}.")
         if code == "NoSuchBucket":
@@ -214,9 +224,10 @@ class S3Store:
             )
         if status >= _SERVER_ERROR or status in _PASSING_STATUS or code in _PASSING_CODES:
             return RetryableError(what, hint="Run the same command again later.")
-        if status in {401, 403} or code in _CREDENTIAL_CODES:
-            return ConfigurationError(what, hint=_CREDENTIAL_HINT)
-        return ConfigurationError(what, hint="Check the address, AWS_ENDPOINT_URL and AWS_REGION.")
+        denied = status in {401, 403} or code in _CREDENTIAL_CODES
+        return ConfigurationError(
+            what, hint=_CREDENTIAL_HINT if denied else "Check the address, AWS_ENDPOINT_URL and AWS_REGION."
+        )
 
 
 def _code(error: boto.ClientError) -> tuple[str, int]:

@@ -23,10 +23,10 @@ from pydantic_settings import (
 
 from infra.channels import AlertSettings
 from infra.contract_file import read_contract
-from infra.launch_settings import LaunchSettings
-from infra.pool import POOLS
+from infra.incoming_settings import IncomingSettings
 from infra.s3_store import S3Settings
 from infra.tables import CsvFormat
+from infra.training_settings import TrainingSettings
 from monitoring.contract import Contract, QualityLimits
 from monitoring.drift import DriftPolicy
 from monitoring.promotion_policy import PromotionPolicy
@@ -35,7 +35,6 @@ from training.calibrators import ThresholdSpec
 from training.detectors import check_options, detector
 from training.errors import ConfigurationError
 from training.gate_evidence import GateLimits
-from training.guard import MOST_LEFT_OUT
 from training.supervision import Supervision
 from training.types import DetectorSpec
 
@@ -64,45 +63,6 @@ def _without_password(uri: str | None) -> str | None:
     if uri is not None and ("@" in urlsplit(uri).netloc or urlsplit(uri).query):
         raise ValueError("credentials in it would be shown; use MLFLOW_TRACKING_USERNAME and _PASSWORD")
     return uri
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings(LaunchSettings):
-    """How a training is launched, and what it may be trained on.
-
-    New rows may hold unlabelled anomalies, but no more than `trim_share` of them. A champion that alerts on
-    more than `trusted_alert_factor` times its target sees drift; see `training.guard` for what follows.
-    For `checkpoints`, `checkpoint_seconds`, `megabytes_per_rank` and `scratch` see
-    `training.types.TrainingJob`.
-    """
-
-    pool: str = "local"
-    timeout_seconds: float = 3_600
-    seed: int = 0
-    trusted_alert_factor: float = 1.5
-    trim_share: float = 0.05
-    checkpoints: str | None = None
-    checkpoint_seconds: float = 120.0
-    megabytes_per_rank: float | None = None
-    scratch: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.pool not in POOLS:
-            raise ValueError(f"pool is {self.pool!r}; allowed are {', '.join(POOLS)}")
-        LaunchSettings.__post_init__(self)  # super() does not know a class that slots have made anew
-        POOLS[self.pool].place(self, self.ranks)
-        if not self.timeout_seconds > 0:
-            raise ValueError(f"timeout_seconds is {self.timeout_seconds}; it must be positive")
-        if not self.checkpoint_seconds >= 0:
-            raise ValueError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must not be negative")
-        if self.megabytes_per_rank is not None and not self.megabytes_per_rank >= 0:
-            raise ValueError(f"megabytes_per_rank is {self.megabytes_per_rank}; it must not be negative")
-        if not self.trusted_alert_factor >= 1:
-            raise ValueError(f"trusted_alert_factor is {self.trusted_alert_factor}; it must be at least 1")
-        if not 0 <= self.trim_share <= MOST_LEFT_OUT / 2:
-            raise ValueError(
-                f"trim_share is {self.trim_share}; it must lie between 0 and {MOST_LEFT_OUT / 2}"
-            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +104,7 @@ class Settings(BaseSettings):
     )
     follow_seconds: float = Field(30, gt=0, description="Pause between two looks at the source with --follow")
     csv: Annotated[CsvFormat, _known_keys(CsvFormat)] = CsvFormat()
+    incoming: Annotated[IncomingSettings, _known_keys(IncomingSettings)] = IncomingSettings()
     s3: Annotated[S3Settings, _known_keys(S3Settings)] = S3Settings()
     quality: Annotated[QualityLimits, _known_keys(QualityLimits)] = QualityLimits()
     drift: Annotated[DriftPolicy, _known_keys(DriftPolicy)] = DriftPolicy()

@@ -2,11 +2,13 @@
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
-from infra.object_store import ObjectNotFoundError, ObjectStore
+from infra.incoming_settings import IncomingSettings
+from infra.known_objects import KnownObjects
+from infra.object_store import Listing, ObjectNotFoundError, ObjectStore
 from infra.tables import SUFFIXES, CsvFormat, concatenate, read_table, suffix_of, to_frame
 from training.errors import ConfigurationError, InvalidWindowError, RetryableError
 from training.types import ObjectVersion, Window
@@ -17,7 +19,7 @@ _ALLOWED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
     """The objects of a store seen as windows.
 
@@ -27,18 +29,35 @@ class Source:
 
     store: ObjectStore
     csv: CsvFormat
+    incoming: IncomingSettings = field(default_factory=IncomingSettings)
+    _known: KnownObjects = field(init=False)
+    _seen: tuple[Listing, list[Window]] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._known = KnownObjects(self.store, self.incoming.full_listing_seconds)
 
     @property
     def ignored(self) -> list[str]:
-        """Keys of objects in the listing whose suffix says no known format."""
-        return [item.key for item in self.store.list() if not (_hidden(item.key) or suffix_of(item.key))]
+        """Keys of objects whose suffix says no known format, as of the last look."""
+        return [item.key for item in self._known.look() if not (_hidden(item.key) or suffix_of(item.key))]
 
     def windows(self) -> list[Window]:
-        """Return all windows, oldest first: ids in natural order (w2 before w10).
+        """List everything; return all windows, oldest first: ids in natural order (w2 before w10).
 
         Raises ConfigurationError when there are none, or when one id stands for two objects.
         """
-        listed = self.store.list()
+        return self._windows(self._known.list())
+
+    def look(self) -> list[Window]:
+        """Return all windows as `windows` does, at the cost of a call or two (`infra.known_objects`)."""
+        return self._windows(self._known.look())
+
+    def _windows(self, listed: Listing) -> list[Window]:
+        if self._seen is None or self._seen[0] is not listed:
+            self._seen = (listed, self._grouped(listed))
+        return self._seen[1]
+
+    def _grouped(self, listed: Listing) -> list[Window]:
         taken = [item for item in listed if suffix_of(item.key) and not _hidden(item.key)]
         if not taken:
             what = f"holds only ignored objects ({_some(listed)})" if listed else "is empty"
@@ -67,7 +86,11 @@ class Source:
         for item in window.objects:
             try:
                 data = self.store.read(item.key, version=item.version)
+            except RetryableError:
+                self._known.forget()  # it may be no longer as it was listed
+                raise
             except ObjectNotFoundError as error:
+                self._known.forget()
                 raise RetryableError(
                     f"{item.key} vanished from {self.store.url} after it was listed.",
                     hint="Nothing was taken. Run the same command again.",

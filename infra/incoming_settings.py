@@ -1,0 +1,23 @@
+"""How a source is looked at: the settings in `[incoming]`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncomingSettings:
+    """When listed objects are looked at again, and taken.
+
+    Attributes:
+        full_listing_seconds: A source of more objects than one call lists is listed in full so often; in
+            between, each look lists its last names and what follows them.
+        settle_seconds: A folder of objects is taken once it has not changed for so long, because its parts
+            arrive one after the other.
+    """
+
+    full_listing_seconds: float = 900.0
+    settle_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("full_listing_seconds", "settle_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
