@@ -78,6 +78,8 @@ class Progress:
             self.console.print(f"nothing to do: all {taken} windows were taken before")
         for window in standing.rewritten:
             self.console.print(f"{window}  was rewritten after it was taken, and is not taken twice")
+        for window in standing.settling:
+            self.console.print(f"{window}  is left for later: its parts may still be arriving")
         for key in standing.ignored:
             self.console.print(f"{key}  ignored: no .parquet, .csv or .csv.gz")
         champion = standing.history.champion

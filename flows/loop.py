@@ -37,11 +37,15 @@ Report = Callable[[Step | None, Record | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where the loop stands when nothing is left to do; `rewritten` windows are not taken twice."""
+    """Where the loop stands when nothing is left to do.
+
+    `rewritten` windows are not taken twice, `settling` ones not yet.
+    """
 
     history: History
     rewritten: list[str]
     ignored: list[str]
+    settling: list[str]
 
 
 @flow(name="floodmark", flow_run_name="floodmark {settings.model} on {source}")
@@ -61,13 +65,18 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
             messages = due(settings, history, opened.store.url)
             step = next_step(history, listed, settings.reading, messages)
             if isinstance(step, Train):  # whose windows must all be there still
-                step = next_step(history, opened.windows(), settings.reading, messages)
+                step = next_step(history, opened.look(full=True), settings.reading, messages)
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
                 interrupt.pause(settings.follow_seconds)
             else:
-                return Standing(history=history, rewritten=rewritten(history, listed), ignored=opened.ignored)
+                return Standing(
+                    history=history,
+                    rewritten=rewritten(history, listed),
+                    ignored=opened.ignored,
+                    settling=opened.settling,
+                )
         except LedgerMovedError:
             continue
         except RetryableError as error:

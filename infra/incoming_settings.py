@@ -12,12 +12,17 @@ class IncomingSettings:
             between, each look lists its last names and what follows them.
         settle_seconds: A folder of objects is taken once it has not changed for so long, because its parts
             arrive one after the other.
+        max_window_gigabytes: A larger window is quarantined unread, for it would not fit memory: it is held
+            whole, at eight bytes a value and several times over.
     """
 
     full_listing_seconds: float = 900.0
     settle_seconds: float = 0.0
+    max_window_gigabytes: float = 2.0
 
     def __post_init__(self) -> None:
         for name in ("full_listing_seconds", "settle_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
+        if not self.max_window_gigabytes > 0:
+            raise ValueError(f"max_window_gigabytes is {self.max_window_gigabytes}; it must be positive")

@@ -49,7 +49,7 @@ class LocalStore:
                 except FileNotFoundError:
                     continue  # deleted since its folder was read
                 if stat.S_ISREG(status.st_mode):
-                    found.append(ObjectVersion(key=key, size=status.st_size, version=_version(status)))
+                    found.append(_as_listed(key, status))
         return sorted(found, key=lambda item: item.key)
 
     def find(self, key: str) -> ObjectVersion:
@@ -60,7 +60,7 @@ class LocalStore:
         """
         with self._errors("find", key):
             status = self._path(key).stat()
-        return ObjectVersion(key=key, size=status.st_size, version=_version(status))
+        return _as_listed(key, status)
 
     def read(self, key: str, *, version: str | None = None) -> bytes:
         """See `ObjectStore.read`."""
@@ -130,6 +130,10 @@ class LocalStore:
             raise RetryableError(
                 f"{what}: {error.strerror}.", hint="Nothing was changed. Run the same command again."
             ) from error
+
+
+def _as_listed(key: str, status: os.stat_result) -> ObjectVersion:
+    return ObjectVersion(key=key, size=status.st_size, version=_version(status), modified=status.st_mtime)
 
 
 def _version(status: os.stat_result) -> str:

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -126,7 +127,10 @@ class S3Store:
             pages = s3_client(self.settings).get_paginator("list_objects_v2")
             found = [
                 ObjectVersion(
-                    key=item["Key"].removeprefix(root), size=item["Size"], version=item["ETag"].strip('"')
+                    key=item["Key"].removeprefix(root),
+                    size=item["Size"],
+                    version=item["ETag"].strip('"'),
+                    modified=item["LastModified"].timestamp() + _clock_ahead(page),
                 )
                 for page in pages.paginate(Bucket=self.bucket, Prefix=folder, **start)
                 for item in page.get("Contents", ())
@@ -228,6 +232,12 @@ class S3Store:
         return ConfigurationError(
             what, hint=_CREDENTIAL_HINT if denied else "Check the address, AWS_ENDPOINT_URL and AWS_REGION."
         )
+
+
+def _clock_ahead(answer: dict[str, Any]) -> float:
+    """Return by how many seconds this machine's clock is ahead of the server that just answered."""
+    said = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+    return time.time() - parsedate_to_datetime(said).timestamp() if said else 0.0
 
 
 def _code(error: boto.ClientError) -> tuple[str, int]:

@@ -192,7 +192,8 @@ class Settings(BaseSettings):
     def reading(self) -> str:
         """A digest of how windows are read: what was set aside is taken again when it changes."""
         columns = (self.time_column, self.label_column, self.ignore_columns, self.entity_column)
-        read_by = (columns, self.csv, self.quality, self.stated_contract)
+        most = self.incoming.max_window_gigabytes
+        read_by = (columns, self.csv, self.quality, self.stated_contract, most)
         return hashlib.sha256(repr(read_by).encode()).hexdigest()[:16]
 
     @property

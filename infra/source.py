@@ -1,10 +1,15 @@
 """The windows of a data source: which objects arrived together, in which order, and their rows."""
 
 import re
-from collections import defaultdict
+import time
+from collections import defaultdict, deque
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import pandas as pd
+import pyarrow as pa
 
 from infra.incoming_settings import IncomingSettings
 from infra.known_objects import KnownObjects
@@ -17,6 +22,9 @@ _ALLOWED = (
     f"Allowed: files ending in {', '.join(SUFFIXES)}, one for each window, or folders of them; names that "
     "begin with '_' or '.' are ignored."
 )
+
+_READERS = 8
+_BYTES_PER_VALUE = 8
 
 
 @dataclass(slots=True)
@@ -48,9 +56,29 @@ class Source:
         """
         return self._windows(self._known.list())
 
-    def look(self) -> list[Window]:
-        """Return all windows as `windows` does, at the cost of a call or two (`infra.known_objects`)."""
-        return self._windows(self._known.look())
+    def look(self, *, full: bool = False) -> list[Window]:
+        """Return the windows that may be taken, at the cost of a call or two (`infra.known_objects`).
+
+        Those whose parts may still be arriving are left out. `full` lists everything.
+        """
+        listed = self._windows(self._known.list() if full else self._known.look())
+        waiting = self._settling(listed)
+        return [window for window in listed if window.id not in waiting] if waiting else listed
+
+    @property
+    def settling(self) -> list[str]:
+        """Windows that `look` leaves out: folders that changed less than `settle_seconds` ago."""
+        return sorted(self._settling(self._windows(self._known.look())), key=_natural)
+
+    def _settling(self, listed: list[Window]) -> set[str]:
+        if not self.incoming.settle_seconds:
+            return set()
+        since = time.time() - self.incoming.settle_seconds
+        return {
+            window.id
+            for window in listed
+            if any("/" in item.key and (item.modified or 0.0) > since for item in window.objects)
+        }
 
     def _windows(self, listed: Listing) -> list[Window]:
         if self._seen is None or self._seen[0] is not listed:
@@ -82,25 +110,57 @@ class Source:
         `categorical` names columns that stay text in CSV files. Raises InvalidWindowError when a part
         is unusable or differs from the others, RetryableError when an object is not as it was listed.
         """
-        parts = []
-        for item in window.objects:
-            try:
-                data = self.store.read(item.key, version=item.version)
-            except RetryableError:
-                self._known.forget()  # it may be no longer as it was listed
-                raise
-            except ObjectNotFoundError as error:
-                self._known.forget()
-                raise RetryableError(
-                    f"{item.key} vanished from {self.store.url} after it was listed.",
-                    hint="Nothing was taken. Run the same command again.",
-                ) from error
-            table = read_table(item.key, data, self.csv, strings=categorical, allow_empty=True)
-            parts.append((item.key, table))
+        self._refuse_large(window.id, sum(item.size for item in window.objects))
+        parts, held = [], 0
+        with closing(self._tables(window, categorical)) as tables:
+            for key, table in tables:
+                held += table.num_rows * table.num_columns * _BYTES_PER_VALUE
+                self._refuse_large(window.id, held)
+                parts.append((key, table))
         frame = to_frame(concatenate(parts))
         if frame.empty:
             raise InvalidWindowError(f"Window {window.id} holds no rows.", hint=_ALLOWED)
         return frame
+
+    def _tables(self, window: Window, texts: frozenset[str]) -> Generator[tuple[str, pa.Table]]:
+        """Yield the parts in their order, a few being read at a time: a window may have thousands."""
+        with ThreadPoolExecutor(_READERS) as pool:
+            coming: deque[Future[tuple[str, pa.Table]]] = deque()
+            try:
+                for item in window.objects:
+                    coming.append(pool.submit(self._table, item, texts))
+                    if len(coming) == _READERS:
+                        yield coming.popleft().result()
+                while coming:
+                    yield coming.popleft().result()
+            finally:
+                for future in coming:
+                    future.cancel()
+
+    def _table(self, item: ObjectVersion, texts: frozenset[str]) -> tuple[str, pa.Table]:
+        try:
+            data = self.store.read(item.key, version=item.version)
+        except RetryableError:
+            self._known.forget()  # it may be no longer as it was listed
+            raise
+        except ObjectNotFoundError as error:
+            self._known.forget()
+            raise RetryableError(
+                f"{item.key} vanished from {self.store.url} after it was listed.",
+                hint="Nothing was taken. Run the same command again.",
+            ) from error
+        most = self.incoming.max_window_gigabytes * 1e9 / _BYTES_PER_VALUE
+        return item.key, read_table(
+            item.key, data, self.csv, strings=texts, allow_empty=True, most_values=int(most)
+        )
+
+    def _refuse_large(self, name: str, size: int) -> None:
+        most = self.incoming.max_window_gigabytes
+        if size > most * 1e9:
+            raise InvalidWindowError(
+                f"Window {name} is larger than {most:g} GB: it holds {size / 1e9:.1f} GB or more.",
+                hint="Send smaller windows, or raise [incoming] max_window_gigabytes: it is then taken anew.",
+            )
 
     def _own(self, owners: dict[str, str], name: str, key: str) -> None:
         """Let an object stand for an id, unless another one does."""

@@ -72,18 +72,20 @@ def suffix_of(name: str) -> str | None:
     return next((suffix for suffix in SUFFIXES if name.lower().endswith(suffix)), None)
 
 
-def read_table(
+def read_table(  # noqa: PLR0913 - each says how the bytes are to be read
     name: str,
     data: bytes,
     csv: CsvFormat,
     *,
     strings: frozenset[str] = frozenset(),
     allow_empty: bool = False,
+    most_values: int | None = None,
 ) -> pa.Table:
     """Return the table in an object's bytes; its suffix says the format.
 
     `strings` names CSV columns to be kept as text ("080" is not 80). In CSV an empty text is a null,
-    any other text is itself. `allow_empty` admits a header without rows.
+    any other text is itself. `allow_empty` admits a header without rows. Parquet of more than `most_values`
+    values (rows times columns) is refused before it is unpacked.
 
     Raises InvalidWindowError, which names the object, for whatever is not exactly such a file.
     """
@@ -93,7 +95,7 @@ def read_table(
     if not data:
         raise _invalid(name, "it holds no bytes")
     if suffix == ".parquet":
-        table = _parquet(name, data)
+        table = _parquet(name, data, most_values)
     else:
         content = _gunzip(name, data) if suffix == ".csv.gz" else data
         table = _csv(name, _text(name, content, csv), csv, strings)
@@ -114,8 +116,8 @@ def concatenate(parts: Sequence[tuple[str, pa.Table]]) -> pa.Table:
     names or types is an InvalidWindowError that names the part.
     """
     (_, whole), *others = [(name, _plain(table)) for name, table in parts]
+    columns, schema = set(whole.column_names), whole.schema
     for name, table in others:
-        columns = set(whole.column_names)
         if set(table.column_names) != columns:
             missing, more = columns - set(table.column_names), set(table.column_names) - columns
             raise _invalid(
@@ -124,10 +126,13 @@ def concatenate(parts: Sequence[tuple[str, pa.Table]]) -> pa.Table:
                 f"(missing: {sorted(missing)}, more: {sorted(more)})",
             )
         try:
-            whole = pa.concat_tables([whole, table.select(whole.column_names)], promote_options="permissive")
+            schema = pa.unify_schemas(
+                [schema, table.select(schema.names).schema], promote_options="permissive"
+            )
         except pa.ArrowException as error:
             raise _invalid(name, f"its columns have other types than the parts before it: {error}") from error
-    return whole
+    tables = [whole, *(table.select(schema.names) for _, table in others)]
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
@@ -172,11 +177,19 @@ def _plain(table: pa.Table) -> pa.Table:
     return table
 
 
-def _parquet(name: str, data: bytes) -> pa.Table:
+def _parquet(name: str, data: bytes, most_values: int | None) -> pa.Table:
     if not data.startswith(b"PAR1"):
         raise _invalid(name, "it is not Parquet (it does not begin with PAR1)")
     try:
-        table = pa.parquet.ParquetFile(pa.BufferReader(data)).read()
+        file = pa.parquet.ParquetFile(pa.BufferReader(data))
+        values = file.metadata.num_rows * file.metadata.num_columns
+        if most_values is not None and values > most_values:
+            raise _invalid(
+                name,
+                f"it has {values:,} values, and {most_values:,} are allowed",
+                hint="Send smaller windows, or raise [incoming] max_window_gigabytes: it is then taken anew.",
+            )
+        table = file.read()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _invalid(name, f"it is truncated or damaged Parquet: {error}") from error

@@ -44,11 +44,15 @@ class FeatureSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectVersion:
-    """One stored object as it was listed: `version` changes whenever its content does."""
+    """One stored object as it was listed: `version` changes whenever its content does.
+
+    `modified` is when it was written, in seconds since 1970 on this machine's clock, where that is known.
+    """
 
     key: str
     size: int
     version: str
+    modified: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
