@@ -263,7 +263,10 @@ def test_ranks_together_have_every_window_once_and_the_steps_of_one(
         assert sorted(expected) == sorted(start for part in parts for start in part)
     validation = np.concatenate([*alone.validation()])
     trained = {start + place for step in steps(alone) for start in step for place in range(length)}
-    assert not trained & set(validation.ravel())  # no row of one is within a window of the other
+    if alone.training_rows < alone.rows:
+        assert not trained & set(validation.ravel())  # no row of one is within a window of the other
+    else:  # too few rows to hold any out
+        np.testing.assert_array_equal(validation, np.concatenate([*alone.parts()]))
     own = np.concatenate([part for one in together for part in one.validation()])
     np.testing.assert_array_equal(own, validation)
     whole = np.concatenate([np.concatenate([*one.parts()]) for one in together])
@@ -271,15 +274,26 @@ def test_ranks_together_have_every_window_once_and_the_steps_of_one(
 
 
 def test_rows_in_shreds_still_hold_windows_out() -> None:
-    stretch = np.repeat(np.arange(80), [5] * 76 + [30] * 4)  # most stretches are too short for a window
+    stretch = np.repeat(np.arange(88), [5] * 76 + [30] * 12)  # most stretches are too short for a window
     for seed in range(20):
         plan = WindowPlan.of(stretch, length=16, validation_share=0.1, seed=seed, rank=0, size=2)
         assert 15 <= plan.held_out.sum() <= 30
 
 
 def test_fewer_windows_than_ranks_are_refused() -> None:
-    with pytest.raises(TrainingFailedError, match=r"hold \d+ validation windows of 4 rows, for 9 ranks"):
-        WindowPlan.of(np.zeros(60, np.int64), length=4, validation_share=0.1, seed=0, rank=0, size=9)
+    with pytest.raises(TrainingFailedError, match=r"hold \d+ validation windows of 4 rows, for 40 ranks"):
+        WindowPlan.of(np.zeros(200, np.int64), length=4, validation_share=0.1, seed=0, rank=0, size=40)
+
+
+def test_a_short_series_is_trained_on_whole_and_judged_by_what_it_was_trained_on() -> None:
+    rows = np.arange(400, dtype=np.float32)[:, None]
+    plan = WindowPlan.of(np.zeros(400, np.int64), length=32, validation_share=0.1, seed=0, rank=0, size=1)
+    feed = WindowFeed(rows, plan, seed=0)
+    every = np.arange(400 - 32 + 1)
+    (chunk,) = feed.chunks(epoch=1, batch_rows=32)
+    assert sorted(chunk.order) == every.tolist()
+    np.testing.assert_array_equal(np.concatenate([*feed.validation()])[:, 0, 0], every)
+    assert (feed.rows, feed.training_rows, feed.validation_rows) == (369, 369, 369)
 
 
 def test_shares_of_a_file_in_context_score_as_the_whole(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Chunk:
 
 
 class Feed(Protocol):
-    """This rank's rows for a fit; `rows` (all) and `training_rows` count those of all ranks."""
+    """This rank's rows for a fit; `rows`, `training_rows` and `validation_rows` count those of all ranks."""
 
     @property
     def width(self) -> int:
@@ -59,6 +59,10 @@ class Feed(Protocol):
     @property
     def training_rows(self) -> int:
         """Rows that an epoch goes over, on all ranks."""
+
+    @property
+    def validation_rows(self) -> int:
+        """Rows that judge an epoch, on all ranks."""
 
     def steps(self, batch_rows: int) -> int:
         """Return the steps of an epoch when one takes at most `batch_rows` rows of all ranks."""
@@ -102,6 +106,11 @@ class MemoryFeed:
     def training_rows(self) -> int:
         """Rows that an epoch goes over, on all ranks."""
         return len(self._training)
+
+    @property
+    def validation_rows(self) -> int:
+        """Rows that judge an epoch, on all ranks."""
+        return self.rows - self.training_rows
 
     def steps(self, batch_rows: int) -> int:
         """Return the steps of an epoch."""

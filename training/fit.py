@@ -192,7 +192,7 @@ def _require_finite_losses(ran: Ran, chunk: Chunk, epoch: int) -> None:
 
 def _mean_over_ranks(own_sum: float, feed: Feed, epoch: int) -> float:
     """Return the mean over the validation rows of all ranks: sums are added, never means."""
-    mean = float(distributed.total(np.array(own_sum))) / (feed.rows - feed.training_rows)
+    mean = float(distributed.total(np.array(own_sum))) / feed.validation_rows
     _require_finite(mean, epoch)
     return mean
 

@@ -47,7 +47,7 @@ class StreamedFeed:
         size: int,
     ) -> None:
         self.rows, self.width = layout.rows, layout.width
-        self.training_rows = int(training.sum())
+        self.training_rows, self.validation_rows = int(training.sum()), int(validation.sum())
         self._folder, self._layout, self._training = folder, layout, training
         self._own = layout.own_blocks(rank, size)
         self._offsets = np.concatenate(([0], np.cumsum(training[self._own.start : self._own.stop])))

@@ -55,7 +55,8 @@ class SupervisedFeed:
     def __init__(  # noqa: PLR0913 - what all ranks agree on, and what is this one's
         self, feed: Feed, anomalies: Features, *, share: float | None, seed: int, rank: int, size: int
     ) -> None:
-        self.width, self.rows, self.training_rows = feed.width, feed.rows, feed.training_rows
+        self.width, self.rows = feed.width, feed.rows
+        self.training_rows, self.validation_rows = feed.training_rows, feed.validation_rows
         self.steps, self.validation, self.parts = feed.steps, feed.validation, feed.parts
         self._feed, self._anomalies, self._share = feed, anomalies, share
         self._seed, self._rank, self._size = seed, rank, size

@@ -26,7 +26,8 @@ class WindowPlan:
     Attributes:
         length: Rows of a window.
         starts: Where each begins in the rows file, ascending (windows,).
-        held_out: Whether it judges the epochs, (windows,); it then shares no row with one that does not.
+        held_out: Whether it only judges the epochs, (windows,); it then shares no row with one that does not.
+            Where none is, all are trained on and judge.
         rank: This rank, of `size`.
         size: The number of ranks.
     """
@@ -43,27 +44,36 @@ class WindowPlan:
     ) -> "WindowPlan":
         """Plan the windows of a rows file whose column `STRETCH` is `stretch` (rows,).
 
-        Whole blocks of time are held out, drawn with `seed`, the same whatever the number of ranks.
+        Whole blocks of time are held out, drawn with `seed`, the same whatever the number of ranks. Rows so
+        few that a single block is more than the share hold out none: of a short series, what was not trained
+        on scores like an anomaly.
 
         Raises:
             TrainingFailedError: No stretch is as long as a window, or there are fewer windows than ranks.
         """
-        shares = (1 - validation_share, validation_share)
         bounds = run_bounds(stretch)
         require_windows(bounds, np.ones(len(stretch), dtype=bool), length)
         sizes = np.diff(cut_blocks(bounds, length))
         windows = np.maximum(sizes - length + 1, 0)  # rows of short blocks would not help
+        enough = np.count_nonzero(windows) * validation_share >= 1
+        shares = (1 - validation_share, validation_share) if enough else (1.0,)
         part = np.repeat(deal_blocks(windows, shares, seed), sizes)
         starts = window_starts(run_bounds(stretch, part), length)
         held_out = part[starts] == 1
-        for name, found in (("training", int((~held_out).sum())), ("validation", int(held_out.sum()))):
-            if found < size:
+        plan = cls(length=length, starts=starts, held_out=held_out, rank=rank, size=size)
+        for name, mask in (("training", ~held_out), ("validation", plan.judging)):
+            if mask.sum() < size:
                 raise TrainingFailedError(
-                    f"{len(stretch)} training rows hold {found} {name} windows of {length} rows, "
+                    f"{len(stretch)} training rows hold {mask.sum()} {name} windows of {length} rows, "
                     f"for {size} ranks",
                     hint="Train on more windows, or lower the detector's length or training.ranks.",
                 )
-        return cls(length=length, starts=starts, held_out=held_out, rank=rank, size=size)
+        return plan
+
+    @property
+    def judging(self) -> Mask:
+        """Whether a window judges the epochs, (windows,)."""
+        return self.held_out if self.held_out.any() else np.ones_like(self.held_out)
 
     @property
     def own(self) -> slice:
@@ -97,6 +107,11 @@ class WindowFeed:
         """Windows that an epoch goes over, on all ranks."""
         return len(self._training)
 
+    @property
+    def validation_rows(self) -> int:
+        """Windows that judge an epoch, on all ranks."""
+        return int(self._plan.judging.sum())
+
     def steps(self, batch_rows: int) -> int:
         """Return the steps of an epoch."""
         return math.ceil(self.training_rows / batch_rows)
@@ -114,7 +129,7 @@ class WindowFeed:
     def validation(self) -> Iterator[Features]:
         """Yield this rank's validation windows, (windows, length, width)."""
         own = self._plan.own
-        return self._windows(self._plan.starts[own][self._plan.held_out[own]])
+        return self._windows(self._plan.starts[own][self._plan.judging[own]])
 
     def parts(self) -> Iterator[Features]:
         """Yield all of this rank's windows, (windows, length, width)."""
