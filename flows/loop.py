@@ -1,6 +1,6 @@
 """The flow `floodmark`: the whole loop, one ledger entry a step, until nothing is left to do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,8 +23,8 @@ from infra.settings import Settings
 from infra.source import Source
 from monitoring.arrivals import rewritten
 from monitoring.history import History
-from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, next_step
-from monitoring.records import FailureRecord, Record, ReleaseRecord, WindowRecord
+from monitoring.next_step import Judge, Notify, Settle, Step, TakeWindow, Train, lane_of, next_step
+from monitoring.records import LANES, FailureRecord, Lane, Record, ReleaseRecord, WindowRecord
 from training.errors import FloodmarkError, RetryableError
 from training.types import Window, WindowVersion
 
@@ -49,8 +49,10 @@ class Standing:
 
 
 @flow(name="floodmark", flow_run_name="floodmark {settings.model} on {source}")
-def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -> Standing:
-    """Take every step that the ledger and the source ask for; with `follow`, wait for more.
+def run_loop(
+    settings: Settings, source: str, *, follow: bool, report: Report, lanes: Collection[Lane] = LANES
+) -> Standing:
+    """Take every step of the lanes that the ledger and the source ask for; with `follow`, wait for more.
 
     Raises:
         RetryableError: A step failed in passing; the ledger says which, and the next run takes it again.
@@ -63,9 +65,9 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
             history, listed = reconcile(installation, partial(report, None)), opened.look()
             write_textfile(settings, history)
             messages = due(settings, history, opened.store.url)
-            step = next_step(history, listed, settings.reading, messages)
+            step = next_step(history, listed, settings.reading, messages, lanes)
             if isinstance(step, Train):  # whose windows must all be there still
-                step = next_step(history, opened.look(full=True), settings.reading, messages)
+                step = next_step(history, opened.look(full=True), settings.reading, messages, lanes)
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
@@ -89,7 +91,8 @@ def run_loop(settings: Settings, source: str, *, follow: bool, report: Report) -
 def take(installation: Installation, source: Source, history: History, step: Step, report: Report) -> None:
     """Claim a step, perform it, and append what became of it."""
     settings, ledger = installation.settings, installation.ledger
-    history = ledger.claim(history, str(step), lease=timedelta(seconds=settings.lease_seconds))
+    lane, lease = lane_of(step), timedelta(seconds=settings.lease_seconds)
+    history = ledger.claim(history, str(step), lease=lease, lane=lane)
     report(step, None)
     try:
         record = perform(settings, source.store.url, step)
@@ -99,7 +102,7 @@ def take(installation: Installation, source: Source, history: History, step: Ste
             error=f"{type(error).__name__}: {error}",
             unexpected=not isinstance(error, FloodmarkError),
         )
-        history = ledger.append(history, failure)
+        history = ledger.conclude(lane, failure)
         report(step, failure)
         if isinstance(step, TakeWindow) and history.unexpected_failures(str(step)) >= GIVE_UP_AFTER:
             ledger.append(history, skipped_record(settings, step.window, failure))
@@ -109,9 +112,12 @@ def take(installation: Installation, source: Source, history: History, step: Ste
         raise
     except BaseException as told:  # cancelled, out of time, interrupted: it is owed, and anybody may take it
         with suppress(Exception):
-            ledger.append(ledger.load(), ReleaseRecord(step=str(step), reason=type(told).__name__))
+            ledger.conclude(lane, ReleaseRecord(step=str(step), reason=type(told).__name__))
         raise
-    ledger.append(history, record)
+    if lane == "windows":  # what was decided on an older history is decided anew
+        ledger.append(history, record)
+    else:
+        ledger.conclude(lane, record)
     report(step, record)
 
 

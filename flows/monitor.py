@@ -121,7 +121,7 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     history = installation.ledger.load()
     champion = installation.champion(history.champion) if history.champion else None
     opened, now = installation.source(source), datetime.now(UTC)
-    listed = opened.look() if history.pending_decision() else []
+    listed = opened.look() if history.pending_order() else []
     taken = WindowVersion(id=window.id, fingerprint=window.fingerprint)
     try:
         schema = known_schema(champion, history, settings)

@@ -2,7 +2,7 @@
 
 Exclusive creation makes every append a compare-and-set on the whole history: who decided on an older
 history cannot write (S3 `If-None-Match`, a hard link on disk). The newest claim, until its owner writes
-again, is the lock; there is no other.
+again, is the lock of its lane; there is no other.
 
 Every hundred entries are also packed into one object, a segment, so that a process which starts reads a
 long history in few calls. Segments repeat what is written and may be missing.
@@ -10,6 +10,7 @@ long history in few calls. Segments repeat what is written and may be missing.
 
 import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -19,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from infra.object_store import ObjectNotFoundError, ObjectStore
 from monitoring.history import History
-from monitoring.records import ClaimRecord, Entry, Record
+from monitoring.records import ClaimRecord, Entry, Lane, PromotionRecord, Record
 from training.errors import ConfigurationError, RetryableError
 
 T = TypeVar("T")
@@ -31,6 +32,10 @@ SEGMENT_ENTRIES = 100
 
 class LedgerMovedError(RetryableError):
     """Another process wrote first: what was decided on the older history must be decided again."""
+
+
+class ClaimLostError(RetryableError):
+    """Another process has taken over what this one was at work on."""
 
 
 @dataclass(slots=True)
@@ -103,13 +108,37 @@ class Ledger:
             self.store.create(self._segment_key(self._segments + 1), segment)
             self._segments += 1
 
-    def claim(self, history: History, step_name: str, *, lease: timedelta) -> History:
-        """Claim a step, taking over a claim whose owner is gone.
+    def conclude(self, lane: Lane, record: Record) -> History:
+        """Append what became of a claimed step of a lane, behind what others wrote in the meantime.
+
+        Raises:
+            ClaimLostError: The claim is another process's by now; nothing was written.
+            RetryableError: The gates compared with a version that is the champion no more.
+        """
+        while True:
+            history = self.load()
+            held = history.open_claim(lane)
+            if held is None or held.owner != owner():
+                raise ClaimLostError(
+                    f"the claim on the ledger's lane of {lane} was taken over by another process",
+                    hint="what it did is not recorded; the process that took over does it again",
+                )
+            if isinstance(record, PromotionRecord) and record.from_version != history.champion:
+                raise RetryableError(
+                    f"the champion moved from {record.from_version} to {history.champion} while version"
+                    f" {record.version} was compared with it",
+                    hint="nothing was promoted; the next run judges it again",
+                )
+            with suppress(LedgerMovedError):
+                return self.append(history, record)
+
+    def claim(self, history: History, step_name: str, *, lease: timedelta, lane: Lane) -> History:
+        """Claim a step, taking over a claim on its lane whose owner is gone.
 
         Raises:
             RetryableError: Another living process holds the newest claim.
         """
-        held = history.open_claim
+        held = history.open_claim(lane)
         if held is not None and held.owner != owner():
             age = datetime.now(UTC) - held.at
             if _is_alive(held.owner, age, lease):
@@ -118,7 +147,7 @@ class Ledger:
                     f"{step} is being worked on by process {held.owner} since {age.total_seconds():.0f} s",
                     hint=f"wait for it; a lost host's claim ends after {lease.total_seconds():.0f} s",
                 )
-        return self.append(history, ClaimRecord(step=step_name))
+        return self.append(history, ClaimRecord(step=step_name, lane=lane))
 
     def _segment_key(self, number: int) -> str:
         return f"{self.prefix}-segments/{number:06d}.json"

@@ -8,10 +8,12 @@ from monitoring.records import (
     ClaimRecord,
     Entry,
     FailureRecord,
+    Lane,
     MuteRecord,
     PromotionRecord,
     Record,
     ReleaseRecord,
+    RetrainRecord,
     SettledRecord,
     SnoozeRecord,
     TrainingRecord,
@@ -40,14 +42,15 @@ class History:
         """The place that the next entry will take."""
         return len(self.entries) + 1
 
-    @property
-    def open_claim(self) -> Entry | None:
-        """The newest claim, unless its owner has reported an end; what others wrote since is no end."""
-        for place in range(len(self.entries) - 1, -1, -1):
-            entry = self.entries[place]
-            if isinstance(entry.record, ClaimRecord):
-                ended = any(later.owner == entry.owner for later in self.entries[place + 1 :])
-                return None if ended else entry
+    def open_claim(self, lane: Lane) -> Entry | None:
+        """The newest claim on a lane, unless its owner has reported an end; what others wrote is no end."""
+        ended: set[str] = set()
+        for entry in reversed(self.entries):
+            if isinstance(claim := entry.record, ClaimRecord):
+                if claim.lane in (lane, None):
+                    return None if entry.owner in ended else entry
+            else:
+                ended.add(entry.owner)
         return None
 
     def failed_last(self, step: str) -> bool:
@@ -139,11 +142,13 @@ class History:
         return made[-1] if made else None
 
     def trigger_of(self, training: TrainingRecord) -> str | None:
-        """Return what asked for a training: first, drift or age; None where the ledger does not say."""
+        """Return what asked for a training: first, drift, age or person; None where no entry says."""
         trigger = None
         for entry in self.entries:
             if entry.record == training:
                 return trigger
+            if isinstance(entry.record, RetrainRecord):
+                trigger = "person"
             if isinstance(entry.record, WindowRecord) and (decision := entry.record.decision):
                 trigger = decision.trigger if decision.retrain else trigger
         return None
@@ -171,13 +176,21 @@ class History:
         )
 
     def windows_since_training(self) -> list[WindowRecord]:
-        """The windows taken since the last training ended, or the champion moved."""
+        """The windows taken since the champion moved, or since the last training that ended was asked for."""
         found: list[WindowRecord] = []
+        meanwhile: list[WindowRecord] | None = None  # taken while it was under way
         for entry in reversed(self.entries):
-            if isinstance(entry.record, TrainingRecord) or _moves_champion(entry.record):
+            if _moves_champion(entry.record):
                 break
-            if isinstance(entry.record, WindowRecord):
-                found.append(entry.record)
+            if meanwhile is not None and _asks_for_training(entry.record):
+                found += meanwhile
+                break
+            if isinstance(entry.record, TrainingRecord):
+                if meanwhile is not None:
+                    break
+                meanwhile = []
+            elif isinstance(entry.record, WindowRecord):
+                (found if meanwhile is None else meanwhile).append(entry.record)
         return found[::-1]
 
     def outlooks_since_training(self) -> list[WindowOutlook]:
@@ -221,12 +234,9 @@ class History:
         days: list[date] = []
         decided: datetime | None = None
         for entry in self.entries:
-            if (
-                isinstance(entry.record, WindowRecord)
-                and entry.record.decision
-                and entry.record.decision.retrain
-            ):
-                decided = entry.record.event_time or entry.at
+            if _asks_for_training(entry.record):
+                taken = entry.record.event_time if isinstance(entry.record, WindowRecord) else None
+                decided = taken or entry.at
             elif isinstance(entry.record, TrainingRecord):
                 days.append((decided or entry.at).astimezone(UTC).date())
                 decided = None
@@ -256,17 +266,17 @@ class History:
         judged = {record.version for record in self.verdicts}
         return registered[-1] if registered and registered[-1].version not in judged else None
 
-    def pending_decision(self) -> WindowRecord | None:
-        """The window whose decision to retrain has not been carried out yet."""
-        pending = [
-            record
-            for record in self.windows_since_training()
-            if record.decision is not None and record.decision.retrain
-        ]
-        return pending[-1] if pending else None
+    def pending_order(self) -> WindowRecord | RetrainRecord | None:
+        """What asks for a training that has not ended: a window's decision, or a person."""
+        for entry in reversed(self.entries):
+            if isinstance(entry.record, TrainingRecord) or _moves_champion(entry.record):
+                return None
+            if isinstance(entry.record, WindowRecord | RetrainRecord) and _asks_for_training(entry.record):
+                return entry.record
+        return None
 
-    def muted_after(self, record: WindowRecord) -> bool:
-        """Whether a person muted retraining after a window was taken."""
+    def muted_after(self, record: Record) -> bool:
+        """Whether a person muted retraining after a record was written."""
         for entry in reversed(self.entries):
             if entry.record is record:
                 return False
@@ -277,3 +287,9 @@ class History:
 
 def _moves_champion(record: Record) -> bool:
     return isinstance(record, PromotionRecord) and record.outcome in MOVES_CHAMPION
+
+
+def _asks_for_training(record: Record) -> bool:
+    if isinstance(record, WindowRecord):
+        return record.decision is not None and record.decision.retrain
+    return isinstance(record, RetrainRecord)

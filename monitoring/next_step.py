@@ -4,13 +4,13 @@ Killed anywhere and run again, the loop comes to the same step, because every fi
 entry of the ledger and an unfinished one is none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from monitoring.alerts import Message
 from monitoring.arrivals import due
 from monitoring.history import History
-from monitoring.records import ClaimRecord, PromotionRecord, TrainingRecord
+from monitoring.records import LANES, ClaimRecord, Lane, PromotionRecord, RetrainRecord, TrainingRecord
 from monitoring.watch import shadowed
 from training.types import Window, WindowVersion
 
@@ -69,28 +69,49 @@ class Notify:
 Step = TakeWindow | Train | Judge | Settle | Notify
 
 
+def lane_of(step: Step) -> Lane:
+    """Return the lane of a step; the aliases follow a verdict of the gates in the lane that came to it."""
+    match step:
+        case Train() | Judge():
+            return "training"
+        case Settle(promotion=promotion) if promotion.by == "gates":
+            return "training"
+        case _:
+            return "windows"
+
+
 def next_step(
-    history: History, listed: Sequence[Window], configuration: str = "", messages: Sequence[Message] = ()
+    history: History,
+    listed: Sequence[Window],
+    configuration: str = "",
+    messages: Sequence[Message] = (),
+    lanes: Collection[Lane] = LANES,
 ) -> Step | None:
     """Return the next step, oldest obligation first; None when nothing is left to do.
 
     A training or judging that failed lets the next window pass before it is tried again: the champion
     keeps scoring whatever fails behind it. `configuration` is a digest of how windows are read now, and
     `messages` are the due ones (`monitoring.alerts`): people hear of a verdict once the aliases follow it.
+    With one of the `lanes`, only its steps are returned, and the aliases' in both.
     """
     promotion = history.unsettled_promotion()
     settle = Settle(promotion=promotion) if promotion else None
-    tell = Notify(message=messages[0]) if messages else None
+    tell = Notify(message=messages[0]) if messages and "windows" in lanes else None
     if tell and not history.failed_last(str(tell)) and (not settle or history.failed_last(str(settle))):
         return tell
     if settle:
         return settle
-    training = history.unjudged_training()
-    owed = Judge(training=training) if training else _pending_training(history, listed)
-    windows = due(history, listed, configuration)
+    owed = owed_training(history, listed) if "training" in lanes else None
+    windows = due(history, listed, configuration) if "windows" in lanes else []
     if owed is not None and not (windows and history.failed_last(str(owed))):
         return owed
     return TakeWindow(window=windows[0]) if windows else None
+
+
+def owed_training(history: History, listed: Sequence[Window]) -> Train | Judge | None:
+    """Return the next step of the lane of trainings."""
+    training = history.unjudged_training()
+    return Judge(training=training) if training else _pending_training(history, listed)
 
 
 def in_flight(history: History, listed: Sequence[Window]) -> str | None:
@@ -115,17 +136,19 @@ def _pending_training(history: History, listed: Sequence[Window]) -> Train | Non
     A mute takes back what was decided before it, unless the training has begun: the next drifted window
     after the mute decides anew.
     """
-    record = history.pending_decision()
-    if record is None or record.decision is None:
+    order = history.pending_order()
+    if order is None:
         return None
-    decision, latest = record.decision, history.latest_windows
-    unchanged = {(window.id, window.fingerprint) for window in listed}
-    taken = [latest[identifier].window for identifier in decision.windows]
+    asked = order if isinstance(order, RetrainRecord) else order.decision
+    if asked is None:
+        return None
+    latest, unchanged = history.latest_windows, {(window.id, window.fingerprint) for window in listed}
+    taken = [latest[identifier].window for identifier in asked.windows]
     windows = tuple(version for version in taken if (version.id, version.fingerprint) in unchanged)
     if not windows:
         return None
     left_out = len(taken) - len(windows)
-    reason = f"{decision.reason}, {left_out} of them since rewritten or gone" if left_out else decision.reason
-    training, claim = Train(reason=reason, windows=windows), history.open_claim
-    begun = claim is not None and claim.record == ClaimRecord(step=str(training))
-    return None if history.muted_after(record) and not begun else training
+    reason = f"{asked.reason}, {left_out} of them since rewritten or gone" if left_out else asked.reason
+    training, claim = Train(reason=reason, windows=windows), history.open_claim("training")
+    begun = claim is not None and isinstance(claim.record, ClaimRecord) and claim.record.step == str(training)
+    return None if history.muted_after(order) and not begun else training

@@ -56,8 +56,8 @@ def under_policy(
 ) -> PromotionRecord:
     """Return what the policy makes of a verdict of the gates; only a promotion is ever held back.
 
-    `trigger` is what asked for the candidate's training: first, drift or age; None where it is not known;
-    `detector` is the name of what was trained. A first model has nothing to be shadowed by.
+    `trigger` is what asked for the candidate's training: first, drift, age or person; None where it is not
+    known; `detector` is the name of what was trained. A first model has nothing to be shadowed by.
     """
     if record.outcome is not PromotionOutcome.PROMOTED:
         return record

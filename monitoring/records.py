@@ -9,12 +9,21 @@ from monitoring.retraining import RetrainingDecision
 from monitoring.verdicts import DriftStatus, DriftVerdict, ScoreSummary
 from training.types import DetectorSpec, FeatureSchema, GateResult, PromotionOutcome, Threshold, WindowVersion
 
+Lane = Literal["windows", "training"]
+LANES: frozenset[Lane] = frozenset(("windows", "training"))
+"""Steps of one lane are taken one after the other, and the lanes run side by side: windows are taken while a
+training runs for hours."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRecord:
-    """The entry's owner is at work on `step`; until it writes again, everybody else keeps away."""
+    """The entry's owner is at work on `step`; until it writes again, everybody else keeps off its lane.
+
+    Without a lane, as earlier versions wrote it, it holds both.
+    """
 
     step: str
+    lane: Lane | None = None
     kind: Literal["claim"] = "claim"
 
 
@@ -95,6 +104,16 @@ class WindowRecord:
             return self.outcome == "quarantined"
         drifted = any(test.status is DriftStatus.DRIFTED for test in self.drift.tests)
         return drifted or self.drift.status is not DriftStatus.STABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrainRecord:
+    """A person asks for a training on these windows, by id, whatever the policy says."""
+
+    windows: tuple[str, ...]
+    reason: str
+    by: Literal["person"] = "person"
+    kind: Literal["retrain"] = "retrain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +212,7 @@ Record = (
     | FailureRecord
     | ReleaseRecord
     | WindowRecord
+    | RetrainRecord
     | TrainingRecord
     | PromotionRecord
     | SettledRecord

@@ -110,45 +110,45 @@ def test_a_claim_keeps_others_away_while_its_process_lives_however_long(
 ) -> None:
     history = written_by(ledger, living(), CLAIM)
     with pytest.raises(RetryableError, match="window a is being worked on by"):
-        ledger.claim(history, "window a", lease=lease)
+        ledger.claim(history, "window a", lease=lease, lane="windows")
 
 
 def test_what_somebody_else_writes_does_not_end_a_claim(ledger: Ledger) -> None:
     written_by(ledger, living(), CLAIM)
     history = ledger.append(ledger.load(), judged("1"))
     with pytest.raises(RetryableError, match="window a is being worked on by"):
-        ledger.claim(history, "window b", lease=HOUR)
+        ledger.claim(history, "window b", lease=HOUR, lane="windows")
     history = written_by(ledger, living(), bootstrap("a"))
-    assert ledger.claim(history, "window b", lease=HOUR).open_claim
+    assert ledger.claim(history, "window b", lease=HOUR, lane="windows").open_claim("windows")
 
 
 def test_the_claim_of_a_dead_process_is_taken_over(ledger: Ledger) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as dead:
         dead.wait()
     history = written_by(ledger, f"{HOST} {dead.pid} 1.0", CLAIM)
-    claimed = ledger.claim(history, "window a", lease=HOUR).open_claim
+    claimed = ledger.claim(history, "window a", lease=HOUR, lane="windows").open_claim("windows")
     assert claimed is not None
     assert claimed.owner == owner()
 
 
 def test_a_recycled_process_id_is_not_mistaken_for_the_owner(ledger: Ledger) -> None:
     history = written_by(ledger, f"{HOST} {os.getppid()} 1.0", CLAIM)
-    assert ledger.claim(history, "window a", lease=HOUR).open_claim
+    assert ledger.claim(history, "window a", lease=HOUR, lane="windows").open_claim("windows")
 
 
 def test_the_claim_of_another_host_holds_until_its_lease_is_over(ledger: Ledger) -> None:
     history = written_by(ledger, "elsewhere 1 1.0", CLAIM)
     with pytest.raises(RetryableError, match="elsewhere"):
-        ledger.claim(history, "window a", lease=HOUR)
-    assert ledger.claim(history, "window a", lease=timedelta(0)).open_claim
+        ledger.claim(history, "window a", lease=HOUR, lane="windows")
+    assert ledger.claim(history, "window a", lease=timedelta(0), lane="windows").open_claim("windows")
 
 
 @pytest.mark.parametrize("end", [bootstrap("a"), ReleaseRecord(step="window a", reason="TerminationSignal")])
 def test_a_finished_or_released_step_is_claimed_by_nobody(ledger: Ledger, end: Record) -> None:
     written_by(ledger, "elsewhere 1 1.0", CLAIM)
     history = written_by(ledger, "elsewhere 1 1.0", end)
-    assert history.open_claim is None
-    assert ledger.claim(history, "window b", lease=HOUR).open_claim
+    assert history.open_claim("windows") is None
+    assert ledger.claim(history, "window b", lease=HOUR, lane="windows").open_claim("windows")
 
 
 def test_a_damaged_entry_is_an_error_and_no_end_of_the_history(ledger: Ledger) -> None:
