@@ -288,7 +288,8 @@ def main() -> None:
     import flows.cli_reconcile  # noqa: PLC0415 - likewise
     import flows.cli_score  # noqa: PLC0415 - likewise
     import flows.cli_serve  # noqa: PLC0415 - likewise
-    import flows.cli_steering  # noqa: F401, PLC0415 - likewise
+    import flows.cli_steering  # noqa: PLC0415 - likewise
+    import flows.cli_up  # noqa: F401, PLC0415 - likewise
 
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:

@@ -7,6 +7,7 @@ import typer
 from flows.cli import Config, Home, Model, app, load_history
 from flows.metrics import serve as serve_metrics
 from infra.ledger import Ledger
+from infra.settings import load_settings
 from infra.stores import open_store
 from monitoring.metrics import exposition, registry_of
 from training.errors import ConfigurationError
@@ -22,10 +23,11 @@ def metrics(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on, with --serve")] = 9464,
 ) -> None:
     """Print the model's metrics in Prometheus' text format, or serve them at /metrics."""
-    settings, past = load_history(config, home, model)
     if not serve:
+        settings, past = load_history(config, home, model)
         typer.echo(exposition(past, settings.model, settings.alerts.channels), nl=False)
         return
+    settings = load_settings(config, {"home": home, "model": model})  # a ledger may come later
     ledger = Ledger.of(open_store(settings.store_url, settings.s3), settings.model)
     typer.echo(f"metrics of {settings.model}: http://{host}:{port}/metrics")
     try:

@@ -12,7 +12,7 @@ from flows.cli import Config, Home, Model, app, load_history, silence_usage_repo
 from infra.asgi import bind, run
 from infra.mlflow_webhook import Verifier
 from infra.prefect_server import prefect_environment
-from infra.settings import Settings
+from infra.settings import Settings, load_settings
 from training.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def listen(
     config: Config = None,
 ) -> None:
     """Take MLflow's webhooks at /mlflow, and reconcile within seconds of a moved alias, until Ctrl-C."""
-    settings, _ = load_history(config, home, model)
+    settings = load_settings(config, {"home": home, "model": model})  # a ledger may come later
     secret = os.environ.get(secret_variable, "")
     if not secret:
         raise ConfigurationError(

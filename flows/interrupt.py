@@ -7,10 +7,11 @@ from types import FrameType
 _ASKED = Event()
 
 
-def listen() -> None:
-    """Remember each SIGINT from now on, beside raising KeyboardInterrupt at once, as Python does."""
+def listen(*numbers: signal.Signals) -> None:
+    """Remember each SIGINT, or these signals, from now on, beside raising KeyboardInterrupt at once."""
     _ASKED.clear()
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in numbers or (signal.SIGINT,):
+        signal.signal(number, _interrupt)
 
 
 def pause(seconds: float = 0.0) -> None:

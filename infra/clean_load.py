@@ -45,7 +45,7 @@ def clean_load(registry: "Registry", version: str, timeout: float = 120.0) -> Cl
     Raises:
         RetryableError: The store does not answer, which is no fault of the model.
     """
-    from infra.mlflow_store import without_password  # noqa: PLC0415 - the child must not import it
+    from infra.passwords import without_password  # noqa: PLC0415 - the child must not import it
 
     uri = f"models:/{registry.model}/{version}"
     environment = {**os.environ, "MLFLOW_TRACKING_URI": registry.tracking_uri}

@@ -1,6 +1,5 @@
 """MLflow's store: where it is, how an embedded one is made, and what its errors mean."""
 
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,6 +8,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import quote, unquote, urlsplit
 
 import infra.model_package  # noqa: F401 - it sets what MLflow reads when it is imported
+from infra.passwords import without_password
 from training.errors import ConfigurationError, RetryableError
 
 with warnings.catch_warnings():
@@ -78,11 +78,6 @@ def require_database(uri: str) -> None:
     """Raise OSError where an SQLite file is gone: MLflow would go on with a new, empty one."""
     if uri.startswith("sqlite:///") and "?" not in uri:
         Path(unquote(uri.removeprefix("sqlite:///"))).stat()
-
-
-def without_password(text: str) -> str:
-    """Return `text` with the user and password of every URI in it masked."""
-    return re.sub(r"://[^/\s]*@", "://***@", text)
 
 
 def _sqlite_uri(path: Path) -> str:

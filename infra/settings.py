@@ -24,7 +24,9 @@ from pydantic_settings import (
 from infra.channels import AlertSettings
 from infra.contract_file import read_contract
 from infra.incoming_settings import IncomingSettings
+from infra.metrics_settings import MetricsSettings
 from infra.s3_store import S3Settings
+from infra.service_settings import ServiceSettings
 from infra.tables import CsvFormat
 from infra.training_settings import TrainingSettings
 from monitoring.contract import Contract, QualityLimits
@@ -63,17 +65,6 @@ def _without_password(uri: str | None) -> str | None:
     if uri is not None and ("@" in urlsplit(uri).netloc or urlsplit(uri).query):
         raise ValueError("credentials in it would be shown; use MLFLOW_TRACKING_USERNAME and _PASSWORD")
     return uri
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSettings:
-    """Where the loop keeps metrics up to date: a file for node_exporter's textfile collector."""
-
-    textfile: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.textfile is not None and self.textfile.suffix != ".prom":
-            raise ValueError(f"textfile is {self.textfile}; node_exporter reads files that end in .prom")
 
 
 class Settings(BaseSettings):
@@ -117,6 +108,7 @@ class Settings(BaseSettings):
     promotion: Annotated[PromotionPolicy, _known_keys(PromotionPolicy)] = PromotionPolicy()
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
     metrics: Annotated[MetricsSettings, _known_keys(MetricsSettings)] = MetricsSettings()
+    services: Annotated[ServiceSettings, _known_keys(ServiceSettings)] = ServiceSettings()
     _stated_contract: Contract = PrivateAttr(default_factory=Contract)
 
     @classmethod
