@@ -71,7 +71,7 @@ def require_free_ports(services: Iterable[Service], host: str) -> None:
                 if holder
                 else f"{host}:{service.port}: {error}"
             )
-            taken.append(f"{service.name} cannot listen at {why}; its setting is {service.setting}")
+            taken.append(f"{service.name} cannot listen: {why}; its setting is {service.setting}")
     if taken:
         raise ConfigurationError(
             "\n  ".join(taken),

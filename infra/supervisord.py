@@ -20,6 +20,7 @@ from xmlrpc.client import Error, ServerProxy
 
 from supervisor.xmlrpc import SupervisorTransport
 
+from infra.service_health import last_lines
 from infra.services import Service
 from training import bound_child
 from training.errors import RetryableError
@@ -35,7 +36,7 @@ DAEMON = """\
 [supervisord]
 nodaemon=true
 silent=true
-logfile={logs}/supervisor.log
+logfile={folder}/logs/supervisor.log
 logfile_maxbytes=1MB
 logfile_backups=1
 pidfile={folder}/pid
@@ -56,7 +57,7 @@ startretries={retries}
 stopwaitsecs={stop}
 killasgroup=true
 redirect_stderr=true
-stdout_logfile={logs}/{name}.log
+stdout_logfile={folder}/logs/{name}.log
 stdout_logfile_maxbytes={megabytes}MB
 stdout_logfile_backups={old}
 """
@@ -140,7 +141,8 @@ def supervised(
     """
     with TemporaryDirectory(prefix="floodmark-") as scratch:  # the path of a socket must be short
         folder = Path(scratch)
-        (folder / "supervisord.conf").write_text(_configuration(services, logs, folder), encoding="utf-8")
+        (folder / "logs").symlink_to(logs.absolute())  # supervisor stumbles over percent signs in their path
+        (folder / "supervisord.conf").write_text(_configuration(services, folder), encoding="utf-8")
         bound = (sys.executable, "-P", str(Path(bound_child.__file__)), str(os.getpid()))
         daemon = (
             sys.executable,
@@ -161,7 +163,7 @@ def supervised(
             )
         supervisor = Supervisor(process, folder / "socket")
         try:
-            _wait(supervisor, folder / "socket")
+            _wait(supervisor, logs / "supervisor.log")
             yield supervisor
         finally:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -169,7 +171,7 @@ def supervised(
             supervisor.end()
 
 
-def _configuration(services: Iterable[Service], logs: Path, folder: Path) -> str:
+def _configuration(services: Iterable[Service], folder: Path) -> str:
     """Write supervisor's configuration, in which a percent sign is doubled."""
 
     def program(service: Service) -> str:
@@ -180,16 +182,15 @@ def _configuration(services: Iterable[Service], logs: Path, folder: Path) -> str
             tried=TRIED_SECONDS,
             retries=RETRIES,
             stop=STOP_SECONDS,
-            logs=str(logs).replace("%", "%%"),
+            folder=folder,
             megabytes=LOG_MEGABYTES,
             old=OLD_LOGS,
         )
 
-    daemon = DAEMON.format(logs=str(logs).replace("%", "%%"), folder=folder)
-    return daemon + "".join(program(service) for service in services)
+    return DAEMON.format(folder=folder) + "".join(program(service) for service in services)
 
 
-def _wait(supervisor: Supervisor, socket: Path) -> None:
+def _wait(supervisor: Supervisor, log: Path) -> None:
     deadline = time.monotonic() + END_SECONDS
     while True:
         with suppress(RetryableError):
@@ -197,7 +198,7 @@ def _wait(supervisor: Supervisor, socket: Path) -> None:
             return
         if supervisor.daemon.poll() is not None or time.monotonic() > deadline:
             raise RetryableError(
-                f"the supervisor of the services did not start at {socket}",
-                hint="see logs/supervisor.log under the home; nothing was started",
+                "the supervisor of the services did not start",
+                hint=f"the end of {log}:\n{last_lines(log)}\n  nothing was started",
             )
         time.sleep(0.1)
