@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
-import psycopg2
+import psycopg
 import pytest
 
 USER, OWNER = "postgres", "floodmark"
@@ -37,20 +38,15 @@ class Databases:
             "PREFECT_API_DATABASE_CONNECTION_URL": f"postgresql+asyncpg://{address}/prefect",
         }
 
-    def rows(self, database: str, query: str) -> list[tuple[object, ...]]:
+    def rows(self, database: str, query: LiteralString) -> list[tuple[object, ...]]:
         """Ask a database."""
-        with closing(self.connect(database)) as connection, connection.cursor() as cursor:
-            cursor.execute(query)
-            found: list[tuple[object, ...]] = cursor.fetchall()
-            return found
+        with closing(self.connect(database)) as connection:
+            return list(connection.execute(query).fetchall())
 
-    def connect(self, database: str) -> "psycopg2.extensions.connection":
+    def connect(self, database: str) -> psycopg.Connection:
         """Open a connection that commits each statement."""
-        connection = psycopg2.connect(
-            host="127.0.0.1", port=self.port, user=OWNER, password=self.password, dbname=database
-        )
-        connection.autocommit = True
-        return connection
+        address = f"host=127.0.0.1 port={self.port} user={OWNER} password={self.password} dbname={database}"
+        return psycopg.connect(address, autocommit=True)
 
 
 @contextmanager
@@ -109,10 +105,10 @@ def _create(databases: Databases, process: "subprocess.Popen[bytes]", log: Path)
         try:
             maintenance = databases.connect("postgres")
             break
-        except psycopg2.OperationalError as error:
+        except psycopg.OperationalError as error:
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"PostgreSQL is not ready ({error}):\n{log.read_text()}")
             time.sleep(0.1)
-    with closing(maintenance), maintenance.cursor() as cursor:
-        for name in ("mlflow", "prefect"):
-            cursor.execute(f"CREATE DATABASE {name}")
+    with closing(maintenance):
+        for create in ("CREATE DATABASE mlflow", "CREATE DATABASE prefect"):
+            maintenance.execute(create)

