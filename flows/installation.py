@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 
+from infra.arrival_queue import ArrivalQueue
 from infra.ledger import Ledger
 from infra.object_store import ObjectStore
 from infra.registry import Registry
+from infra.s3_store import S3Store
 from infra.settings import Settings
 from infra.source import Source
 from infra.stores import open_store
@@ -73,6 +75,22 @@ class Installation:
             store = open_store(url, self.settings.s3)
             self._opened[url] = Source(store, self.settings.csv, self.settings.incoming)
         return self._opened[url]
+
+    def queue(self, source: str) -> ArrivalQueue | None:
+        """Return the queue that is told of a source's objects, where one is configured.
+
+        Raises:
+            ConfigurationError: The source is not in S3.
+        """
+        url, store = self.settings.incoming.notifications_queue_url, self.source(source).store
+        if url is None:
+            return None
+        if not isinstance(store, S3Store):
+            raise ConfigurationError(
+                f"incoming.notifications_queue_url is told of objects in S3, and {source} is a folder",
+                hint="leave it out, or name s3://bucket/prefix as the source",
+            )
+        return ArrivalQueue(url, store)
 
     def training_folder(self, request_id: str) -> Path:
         """The local folder of one training: its rows, logs, artifact and result."""

@@ -18,6 +18,7 @@ from flows.notify import notify
 from flows.reconcile import reconcile
 from flows.retrain import retrain
 from flows.settle import settle
+from flows.waiting import Waiting
 from infra.ledger import LedgerMovedError
 from infra.settings import Settings
 from infra.source import Source
@@ -59,6 +60,8 @@ def run_loop(
     """
     installation = open_installation(settings)
     opened = installation.source(source)
+    queue = installation.queue(source) if follow and "windows" in lanes else None
+    waiting = Waiting(opened, queue, partial(tell, report))
     while True:
         interrupt.pause()
         try:
@@ -71,7 +74,7 @@ def run_loop(
             if step is not None:
                 take(installation, opened, history, step, report)
             elif follow:
-                interrupt.pause(settings.follow_seconds)
+                waiting.wait(settings.follow_seconds)
             else:
                 return Standing(
                     history=history,
@@ -84,8 +87,13 @@ def run_loop(
         except RetryableError as error:
             if not follow:
                 raise
-            report(None, FailureRecord(step="the loop waits and tries again", error=str(error)))
+            tell(report, str(error))
             interrupt.pause(settings.follow_seconds)
+
+
+def tell(report: Report, what: str) -> None:
+    """Show what holds the loop up; the ledger need not know."""
+    report(None, FailureRecord(step="the loop waits and tries again", error=what))
 
 
 def take(installation: Installation, source: Source, history: History, step: Step, report: Report) -> None:

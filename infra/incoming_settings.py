@@ -1,6 +1,7 @@
 """How a source is looked at: the settings in `[incoming]`."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,11 +15,14 @@ class IncomingSettings:
             arrive one after the other.
         max_window_gigabytes: A larger window is quarantined unread, for it would not fit memory: it is held
             whole, at eight bytes a value and several times over.
+        notifications_queue_url: The SQS queue that the bucket's event notifications go to, which wakes
+            `floodmark run --follow`.
     """
 
     full_listing_seconds: float = 900.0
     settle_seconds: float = 0.0
     max_window_gigabytes: float = 2.0
+    notifications_queue_url: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("full_listing_seconds", "settle_seconds"):
@@ -26,3 +30,11 @@ class IncomingSettings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not self.max_window_gigabytes > 0:
             raise ValueError(f"max_window_gigabytes is {self.max_window_gigabytes}; it must be positive")
+        if self.notifications_queue_url is not None:
+            place = urlsplit(self.notifications_queue_url)
+            named = place.scheme in {"http", "https"} and place.hostname and place.path.strip("/")
+            if not named or "@" in place.netloc or place.query:
+                raise ValueError(
+                    "notifications_queue_url is not a queue's address, as "
+                    "https://sqs.eu-central-1.amazonaws.com/123456789012/arrivals"
+                )

@@ -1,9 +1,11 @@
 """What a store is known to hold, kept up to date with few calls."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from infra.object_store import Listing, ObjectStore
+from infra.object_store import Listing, ObjectNotFoundError, ObjectStore
+from training.errors import RetryableError
 from training.types import ObjectVersion
 
 
@@ -20,6 +22,11 @@ class KnownObjects:
     full_listing_seconds: float
     _objects: Listing = field(default_factory=list)
     _listed_at: float | None = None  # on the monotonic clock
+
+    @property
+    def objects(self) -> Listing:
+        """The objects as of the last look, sorted by key."""
+        return self._objects
 
     def look(self) -> Listing:
         """Return the objects, sorted by key; the same list while nothing has changed."""
@@ -41,6 +48,21 @@ class KnownObjects:
     def forget(self) -> None:
         """Let the next look list everything, because something is not as it was listed."""
         self._listed_at = None
+
+    def notice(self, keys: Iterable[str]) -> bool:
+        """Look at single objects, of which somebody told; return whether any is not as it was known."""
+        before = self._objects
+        for key in keys:
+            try:
+                self._add([self.store.find(key)])
+            except RetryableError:
+                self.forget()
+                raise
+            except ObjectNotFoundError:
+                remaining = [item for item in self._objects if item.key != key]
+                if len(remaining) < len(self._objects):
+                    self._objects = remaining
+        return self._objects is not before
 
     def _add(self, found: Listing) -> None:
         """Take in what was found; nothing is concluded from what was not."""

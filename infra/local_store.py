@@ -53,11 +53,7 @@ class LocalStore:
         return sorted(found, key=lambda item: item.key)
 
     def find(self, key: str) -> ObjectVersion:
-        """Return one object as `list` would, without looking at any other.
-
-        Raises:
-            ConfigurationError: There is none, or it may not be looked at.
-        """
+        """See `ObjectStore.find`."""
         with self._errors("find", key):
             status = self._path(key).stat()
         return _as_listed(key, status)
@@ -117,7 +113,7 @@ class LocalStore:
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-            if verb == "read":
+            if verb in {"read", "find"}:
                 raise ObjectNotFoundError(f"{self.url} holds no object {key}.") from error
             raise ConfigurationError(
                 f"{what}: {error.strerror}.", hint="A name cannot be both a file and a folder."

@@ -34,6 +34,12 @@ class ObjectStore(Protocol):
         the root folder is missing or refuses access, RetryableError when the store cannot be reached.
         """
 
+    def find(self, key: str) -> ObjectVersion:
+        """Return one object as `list` would, without looking at any other.
+
+        Raises ObjectNotFoundError when it is absent.
+        """
+
     def read(self, key: str, *, version: str | None = None) -> bytes:
         """Return an object's content.
 

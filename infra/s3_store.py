@@ -1,4 +1,4 @@
-"""Objects in an S3 bucket: the one file that knows boto3."""
+"""Objects in an S3 bucket."""
 
 import os
 import time
@@ -32,7 +32,7 @@ _CREDENTIAL_HINT = (
     "s3:PutObject on the bucket."
 )
 _CREDENTIAL_CODES = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
-_CREDENTIAL_ERRORS = (
+CREDENTIAL_ERRORS = (
     boto.NoCredentialsError,
     boto.PartialCredentialsError,
     boto.CredentialRetrievalError,
@@ -126,17 +126,23 @@ class S3Store:
         with self._errors("list", prefix):
             pages = s3_client(self.settings).get_paginator("list_objects_v2")
             found = [
-                ObjectVersion(
-                    key=item["Key"].removeprefix(root),
-                    size=item["Size"],
-                    version=item["ETag"].strip('"'),
-                    modified=item["LastModified"].timestamp() + _clock_ahead(page),
-                )
+                self._as_listed(item, page)
                 for page in pages.paginate(Bucket=self.bucket, Prefix=folder, **start)
                 for item in page.get("Contents", ())
                 if not item["Key"].endswith("/")
             ]
         return sorted(found, key=lambda item: item.key)
+
+    def find(self, key: str) -> ObjectVersion:
+        """See `ObjectStore.find`."""
+        with self._errors("find", key):
+            answer = s3_client(self.settings).list_objects_v2(
+                Bucket=self.bucket, Prefix=self._key(key), MaxKeys=1
+            )
+        for item in answer.get("Contents", ()):
+            if item["Key"] == self._key(key):
+                return self._as_listed(item, answer)
+        raise ObjectNotFoundError(f"{self.url} holds no object {key}.")
 
     def read(self, key: str, *, version: str | None = None) -> bytes:
         """See `ObjectStore.read`: one request is answered from one version of the object."""
@@ -168,7 +174,7 @@ class S3Store:
                 try:
                     client.put_object(**place, Body=data, IfNoneMatch="*", Metadata={_CREATE_TOKEN: token})
                 except boto.ClientError as error:
-                    code, retried = _code(error)[0], error.response["ResponseMetadata"].get("RetryAttempts")
+                    code, retried = code_of(error)[0], error.response["ResponseMetadata"].get("RetryAttempts")
                     if code == "PreconditionFailed":
                         return bool(attempt or retried) and self._token(place) == token
                     if code != "ConditionalRequestConflict":
@@ -184,6 +190,14 @@ class S3Store:
         found: dict[str, str] = s3_client(self.settings).head_object(**place)["Metadata"]
         return found.get(_CREATE_TOKEN)
 
+    def _as_listed(self, item: dict[str, Any], answer: dict[str, Any]) -> ObjectVersion:
+        return ObjectVersion(
+            key=item["Key"].removeprefix(self._key("")),
+            size=item["Size"],
+            version=item["ETag"].strip('"'),
+            modified=item["LastModified"].timestamp() + _clock_ahead(answer),
+        )
+
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
 
@@ -194,8 +208,8 @@ class S3Store:
         try:
             yield
         except boto.ClientError as error:
-            raise self._refusal(what, key, *_code(error)) from error
-        except _CREDENTIAL_ERRORS as error:
+            raise self._refusal(what, key, *code_of(error)) from error
+        except CREDENTIAL_ERRORS as error:
             raise ConfigurationError(
                 f"{what}: no usable credentials ({type(error).__name__}).", hint=_CREDENTIAL_HINT
             ) from error
@@ -240,8 +254,8 @@ def _clock_ahead(answer: dict[str, Any]) -> float:
     return time.time() - parsedate_to_datetime(said).timestamp() if said else 0.0
 
 
-def _code(error: boto.ClientError) -> tuple[str, int]:
-    """Return the server's error code and HTTP status."""
+def code_of(error: boto.ClientError) -> tuple[str, int]:
+    """Return a server's error code and HTTP status."""
     response = error.response
     return (
         str(response.get("Error", {}).get("Code", "")),

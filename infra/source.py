@@ -47,7 +47,7 @@ class Source:
     @property
     def ignored(self) -> list[str]:
         """Keys of objects whose suffix says no known format, as of the last look."""
-        return [item.key for item in self._known.look() if not (_hidden(item.key) or suffix_of(item.key))]
+        return [item.key for item in self._known.objects if not (_hidden(item.key) or suffix_of(item.key))]
 
     def windows(self) -> list[Window]:
         """List everything; return all windows, oldest first: ids in natural order (w2 before w10).
@@ -65,10 +65,21 @@ class Source:
         waiting = self._settling(listed)
         return [window for window in listed if window.id not in waiting] if waiting else listed
 
+    def notice(self, keys: set[str]) -> bool:
+        """Look at objects of which somebody told; return whether a window is not as it was known."""
+        return self._known.notice(sorted(key for key in keys if self.window_of(key) is not None))
+
+    def window_of(self, key: str) -> str | None:
+        """Return the id of the window that an object belongs to; None for what is no data."""
+        suffix = suffix_of(key)
+        if suffix is None or _hidden(key):
+            return None
+        return key.rpartition("/")[0] or key[: -len(suffix)]
+
     @property
     def settling(self) -> list[str]:
-        """Windows that `look` leaves out: folders that changed less than `settle_seconds` ago."""
-        return sorted(self._settling(self._windows(self._known.look())), key=_natural)
+        """Windows that the last look left out: folders that had changed less than `settle_seconds` ago."""
+        return sorted(self._settling(self._windows(self._known.objects)), key=_natural)
 
     def _settling(self, listed: list[Window]) -> set[str]:
         if not self.incoming.settle_seconds:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["s3_server"]
+pytest_plugins = ["s3_server", "sqs_server"]
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

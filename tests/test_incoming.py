@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -38,7 +39,7 @@ def delete(store: S3Store, key: str) -> None:
     s3_client(store.settings).delete_object(Bucket=store.bucket, Key=f"{store.prefix}/{key}")
 
 
-def source_of(store: ObjectStore, **incoming: float) -> Source:
+def source_of(store: ObjectStore, **incoming: Any) -> Source:  # noqa: ANN401 - numbers, by name
     return Source(store, CsvFormat(), IncomingSettings(**incoming))
 
 
