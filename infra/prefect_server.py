@@ -43,17 +43,18 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
         yield lambda: _wait_for_api(None)
         return
     os.environ["PREFECT_HOME"] = str(home / "prefect")
-    address = f"127.0.0.1:{_free_port()}"
+    host, port = "127.0.0.1", _free_port()
+    bound = (sys.executable, "-P", str(Path(bound_child.__file__)), str(os.getpid()))
     with (home / "logs" / "prefect-server.log").open("ab") as log:
         server = subprocess.Popen(  # noqa: S603 - a command of ours
-            _command(address),
+            [*bound, *server_command(host, port)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "1"},  # at once
             process_group=0,  # an interrupt from the terminal is ours; the server ends after us
         )
-    os.environ[API_URL] = f"http://{address}/api"
+    os.environ[API_URL] = f"http://{host}:{port}/api"
     try:
         yield lambda: _wait_for_api(server)
     finally:
@@ -88,23 +89,11 @@ def _wait_for_api(server: "subprocess.Popen[bytes] | None") -> None:
     )
 
 
-def _command(address: str) -> list[str]:
-    host, port = address.split(":")
-    bound = [sys.executable, "-P", str(Path(bound_child.__file__)), str(os.getpid())]
-    application = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on"]
-    return [
-        *bound,
-        sys.executable,
-        "-m",
-        "uvicorn",
-        *application,
-        "--host",
-        host,
-        "--port",
-        port,
-        "--log-level",
-        "error",
-    ]
+def server_command(host: str, port: int) -> tuple[str, ...]:
+    """Return the command of a server, which keeps its database where Prefect's own variables say."""
+    application = ("--factory", "prefect.server.api.server:create_app", "--lifespan", "on")
+    address = ("--host", host, "--port", str(port), "--log-level", "error")
+    return (sys.executable, "-P", "-m", "uvicorn", *application, *address)
 
 
 def _free_port() -> int:

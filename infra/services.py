@@ -11,7 +11,7 @@ from pathlib import Path
 from socket import gethostname
 from urllib.parse import quote
 
-from infra.prefect_server import API_URL
+from infra.prefect_server import API_URL, server_command
 from infra.settings import PREFIX, Settings
 from training.errors import ConfigurationError
 
@@ -76,7 +76,13 @@ def plan_services(settings: Settings, config: Path | None, pools: Mapping[str, s
     servers = []
     if environment[API_URL] == f"{prefect}/api":
         servers.append(
-            _server("prefect", _prefect(settings), f"{prefect}/api/health", services.prefect_port, prefect)
+            _server(
+                "prefect",
+                server_command(services.host, services.prefect_port),
+                f"{prefect}/api/health",
+                services.prefect_port,
+                prefect,
+            )
         )
     if environment[TRACKING_URI] == mlflow:
         servers.append(_server("mlflow", _mlflow(settings), f"{mlflow}/health", services.mlflow_port, mlflow))
@@ -147,19 +153,13 @@ def _server(name: str, command: tuple[str, ...], health: str, port: int, url: st
     return Service(name=name, command=command, health=health, port=port, setting=f"{name}_port", url=url)
 
 
-def _prefect(settings: Settings) -> tuple[str, ...]:
-    application = ("--factory", "prefect.server.api.server:create_app", "--lifespan", "on")
-    address = ("--host", settings.services.host, "--port", str(settings.services.prefect_port))
-    return (sys.executable, "-P", "-m", "uvicorn", *application, *address, "--log-level", "warning")
-
-
 def _mlflow(settings: Settings) -> tuple[str, ...]:
     address = ("--host", settings.services.host, "--port", str(settings.services.mlflow_port))
     return (sys.executable, "-P", "-m", "mlflow", "server", "--serve-artifacts", "--workers", "1", *address)
 
 
 def _worker(name: str, pool: str, api: str) -> Service:
-    named = f"floodmark-{gethostname()}-{pool}"
+    named = f"floodmark-{gethostname()}-{name}"
     options = ("--pool", pool, "--type", "process", "--name", named)
     return Service(
         name=name,

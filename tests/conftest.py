@@ -43,6 +43,7 @@ LONGEST = (
     "test_loop_nsl_kdd",
     "test_several_hosts",
     "test_loop_s3",
+    "test_postgresql",
     "test_training_two_ranks",
     "test_demo",
     "test_mlflow_ui",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -41,7 +42,7 @@ def free_port() -> int:
 
 def web(name: str, port: int, home: Path) -> dict[str, Any]:
     """A service with a child of its own."""
-    program = home.with_name("web.py")
+    program = home.with_name(f"{name}.py")
     program.write_text(WITH_CHILD)
     return {
         "name": name,
@@ -105,8 +106,8 @@ def pid_of(home: Path, words: str) -> int:
 
 
 def test_services_come_up_come_back_and_leave_nothing(tmp_path: Path) -> None:
-    home, port = tmp_path / "home 100%", free_port()
-    with keeping(home, web("one", port, home), web("two", free_port(), home)) as kept:
+    home, port, other = tmp_path / "home 100%", free_port(), free_port()
+    with keeping(home, web("one", port, home), web("two", other, home)) as kept:
         kept.until("all", "ready")
         assert "listens at" in (home / "logs" / "one.log").read_text()
 
@@ -120,17 +121,29 @@ def test_services_come_up_come_back_and_leave_nothing(tmp_path: Path) -> None:
         kept.until("one", "restarted")
         kept.until("one", "ready")
         assert len([line for line in processes_of(home) if "time.sleep" in line]) == 2
+
+        (tmp_path / "one.py").unlink()
+        os.kill(pid_of(home, f"{port}"), signal.SIGKILL)
+        words = kept.until("one", "failed")
+        assert "can't open file" in words
+        assert "one.log" in words
+        assert httpx.get(f"http://127.0.0.1:{other}/").status_code == 200
         assert kept.stop(signal.SIGTERM) == 0
         kept.until("all", "stopped")
     assert processes_of(home) == []
 
 
-def test_nothing_outlives_a_keeper_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["keeper", "supervisor"])
+def test_nothing_outlives_a_kill(tmp_path: Path, victim: str) -> None:
     home = tmp_path / "home"
     with keeping(home, web("one", free_port(), home)) as kept:
         kept.until("all", "ready")
+        (bound,) = psutil.Process(kept.process.pid).children()
+        (supervisor,) = bound.children()
+        assert "supervisor.supervisord" in supervisor.cmdline()
         assert processes_of(home) != []
-        kept.stop(signal.SIGKILL)
+        os.kill({"keeper": kept.process.pid, "supervisor": supervisor.pid}[victim], signal.SIGKILL)
+        assert kept.process.wait(PATIENCE) != 0
         deadline = time.monotonic() + PATIENCE
         while left := processes_of(home):
             assert time.monotonic() < deadline, left
