@@ -12,6 +12,8 @@ BENCHMARKS = {
     "drift": "tests.bench.drift:main",
     "memory": "tests.bench.memory:main",
     "training-memory": "tests.bench.training_memory:main",
+    "training": "tests.bench.training:main",
+    "startup": "tests.bench.startup:main",
     "scoring": "tests.bench.scoring:main",
     "serving": "tests.bench.serving:main",
     "soak": "tests.bench.soak:main",
