@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 
 from flows.cli import FAILED, REFUSED, Config, Home, Model, app, silence_usage_reports
+from infra.prefect_server import API_URL
 from infra.settings import load_settings
 from monitoring.diagnosis import Finding, Severity, worst
 
 SCHEMA_VERSION = 1
 
 
-@app.command()
-def doctor(
+@app.command("doctor")
+def examine(
     home: Home = None,
     model: Model = None,
     config: Config = None,
@@ -29,12 +30,14 @@ def doctor(
     """
     settings = load_settings(config, {"home": home, "model": model})
     silence_usage_reports()
-    os.environ.setdefault(
-        "PREFECT_HOME", str(settings.home / "prefect")
-    )  # imported, and asked only if it serves
-    from flows.doctor import CHECKS, examine  # noqa: PLC0415 - MLflow and Prefect are heavy
+    from flows import doctor  # noqa: PLC0415 - MLflow is heavy
 
-    findings = list(examine(settings, CHECKS))
+    checks = doctor.CHECKS
+    if API_URL in os.environ or settings.deployment.source is not None:
+        from flows import doctor_prefect  # noqa: PLC0415 - Prefect makes its home when imported
+
+        checks |= doctor_prefect.CHECKS
+    findings = list(doctor.examine(settings, checks))
     if as_json:
         shown = [asdict(finding) | {"severity": finding.severity.value} for finding in findings]
         values = {"schema_version": SCHEMA_VERSION, "model": settings.model, "findings": shown}

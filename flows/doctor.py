@@ -20,7 +20,6 @@ from monitoring.history import History
 from monitoring.incidents import open_incidents
 from training.errors import FloodmarkError
 
-API_URL = "PREFECT_API_URL"
 OVERRIDES = ("FLOODMARK_HOME", "FLOODMARK_STORE", "FLOODMARK_TRACKING_URI")
 
 
@@ -125,7 +124,7 @@ def tracking_server(examination: Examination) -> Iterator[Finding]:
     if uri is None or not uri.startswith("http"):
         return
     version, offset = probes.http_answer(f"{uri.rstrip('/')}/version")
-    yield from _same_version("mlflow", version, probes.installed("mlflow"))
+    yield from same_version("mlflow", version, probes.installed("mlflow"))
     if offset is not None:
         yield diagnosis.clock("the MLflow server", offset)
 
@@ -151,7 +150,8 @@ def channels(examination: Examination) -> Iterator[Finding]:
         yield sound("alerts", "the webhook's host answers; `floodmark alerts test` sends a message")
 
 
-def _same_version(name: str, theirs: str, ours: str) -> Iterator[Finding]:
+def same_version(name: str, theirs: str, ours: str) -> Iterator[Finding]:
+    """Compare a server's version with this environment's; patches may differ."""
     told = f"the server's version of {name} is {theirs}, this environment's {ours}"
     if theirs.split(".")[:2] == ours.split(".")[:2]:
         yield sound(name, told)

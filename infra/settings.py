@@ -23,6 +23,7 @@ from pydantic_settings import (
 
 from infra.channels import AlertSettings
 from infra.contract_file import read_contract
+from infra.deployment_settings import DeploymentSettings
 from infra.incoming_settings import IncomingSettings
 from infra.metrics_settings import MetricsSettings
 from infra.s3_store import S3Settings
@@ -109,6 +110,7 @@ class Settings(BaseSettings):
     alerts: Annotated[AlertSettings, _known_keys(AlertSettings)] = AlertSettings()
     metrics: Annotated[MetricsSettings, _known_keys(MetricsSettings)] = MetricsSettings()
     services: Annotated[ServiceSettings, _known_keys(ServiceSettings)] = ServiceSettings()
+    deployment: Annotated[DeploymentSettings, _known_keys(DeploymentSettings)] = DeploymentSettings()
     _stated_contract: Contract = PrivateAttr(default_factory=Contract)
 
     @classmethod
