@@ -23,7 +23,7 @@ PR_SET_CHILD_SUBREAPER = 36
 def main(parent: int, command: list[str]) -> int:
     """Run `command` to its end and return its exit code."""
     leave_when_told()
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    die_with_parent(signal.SIGTERM)
     adopt_descendants()
     if os.getppid() != parent:  # died before the signal was asked for
         return 128 + signal.SIGTERM
@@ -48,9 +48,9 @@ def _leave(number: int, _: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def die_with_parent() -> None:
-    """Bind the calling process to the one that forked it: run between fork and exec."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let the calling process get a signal when the one that forked it dies; it holds across exec."""
+    _prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_descendants() -> None:
