@@ -20,6 +20,7 @@ from training.errors import RetryableError
 from training.launch_plan import Failure, LaunchPlan
 
 GRACE_S = 15.0
+WAIT_S = 1.0
 TAIL_LINES = 30
 
 
@@ -84,9 +85,12 @@ def _events(process: "subprocess.Popen[bytes]", deadline: float) -> Iterator[dic
         said.put(b"")
 
     Thread(target=listen, daemon=True).start()
-    with suppress(Empty):
-        while line := said.get(timeout=max(0.0, deadline - time.monotonic())):
-            yield json.loads(line)
+    line = b"{}"
+    while line and (left := deadline - time.monotonic()) > 0:
+        # Waits are short: what another thread raises in this one, as Prefect's timeout may, comes in between.
+        with suppress(Empty):
+            if line := said.get(timeout=min(left, WAIT_S)):
+                yield json.loads(line)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

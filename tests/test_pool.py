@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from prefect.utilities.timeout import timeout
 
 from infra.launch_settings import LaunchSettings
 from infra.pool import POOLS
@@ -170,6 +171,16 @@ def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path
     (output / "result.json").write_text(json.dumps(foreign))
     with pytest.raises(RetryableError, match="did not end within 12 s and was stopped"):
         POOLS["local"](job, tmp_path / "work", timeout=12)
+    assert not processes_of(str(tmp_path))
+
+
+def test_a_timeout_that_prefect_raises_from_another_thread_ends_every_rank(
+    job: TrainingJob, tmp_path: Path
+) -> None:
+    """So it is raised where the alarm signal is taken, by an outer timeout or, as here, by the test's own."""
+    assert signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL
+    with pytest.raises(TimeoutError), timeout(6):
+        POOLS["local"](job, tmp_path / "work", timeout=500)
     assert not processes_of(str(tmp_path))
 
 
