@@ -13,6 +13,7 @@ from flows.events import emit
 from flows.installation import Installation, find_windows, known_schema, open_installation, read_clean
 from flows.retries import when_retryable
 from flows.training_events import tell
+from flows.worker import under_worker
 from infra.pool import POOLS
 from infra.settings import Settings
 from infra.source import Source
@@ -203,7 +204,8 @@ def retrain(
     try:
         prepared = prepare_rows(installation, source, request)
         guarded = prepared.guard
-        result = train(installation, request, prepared)
+        with under_worker():
+            result = train(installation, request, prepared)
     except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
         emit(settings, "floodmark.training.failed", request=request.id)
         hint = error.hint.splitlines()[:1]  # the rest is a traceback, which the training's log holds too

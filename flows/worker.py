@@ -16,29 +16,27 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterParentFlowRunId
 from prefect.client.schemas.objects import StateType
-from prefect.context import FlowRunContext
 from prefect.states import Cancelling
 
 from training.bound_child import die_with_parent
 
-STARTED_BY_WORKER = "PREFECT__WORKER_NAME"
+STARTED_BY_WORKER, OWN_RUN = "PREFECT__WORKER_NAME", "PREFECT__FLOW_RUN_ID"
 LOOK_S = 5.0
 CANCELLED = (StateType.CANCELLING, StateType.CANCELLED)
 
 
 @contextmanager
 def under_worker() -> Iterator[None]:
-    """Bind the flow run that this is called in to the worker that started it; without a worker, do nothing.
+    """Bind this process's flow run to the worker that started it; without a worker, do nothing.
 
     A worker that dies sends it SIGTERM, by which Prefect ends a run as crashed. Ranks end with the run.
     """
-    context = FlowRunContext.get()
-    if STARTED_BY_WORKER not in os.environ or context is None or context.flow_run is None:
+    if STARTED_BY_WORKER not in os.environ or OWN_RUN not in os.environ:
         yield
         return
     die_with_parent(signal.SIGTERM)
     over = Event()
-    watcher = Thread(target=_cancel_as_a_whole, args=(context.flow_run.id, over), daemon=True)
+    watcher = Thread(target=_cancel_as_a_whole, args=(UUID(os.environ[OWN_RUN]), over), daemon=True)
     watcher.start()
     try:
         yield

@@ -42,6 +42,7 @@ def browser() -> Iterator[Any]:
 LONGEST = (
     "test_loop_nsl_kdd",
     "test_several_hosts",
+    "test_work_pool",
     "test_loop_s3",
     "test_postgresql",
     "test_training_two_ranks",

@@ -45,14 +45,12 @@ from pathlib import Path
 from prefect import flow
 
 from flows.loop import run_loop
-from flows.worker import under_worker
 from infra.settings import load_settings
 
 
 @flow(name="deployed")
 def deployed(configuration: str, source: str) -> None:
-    with under_worker():
-        run_loop(load_settings(Path(configuration), {}), source, follow=False, report=lambda *_: None)
+    run_loop(load_settings(Path(configuration), {}), source, follow=False, report=lambda *_: None)
 """
 CONFIGURATION = """\
 home = "{home}"
