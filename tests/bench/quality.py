@@ -235,7 +235,7 @@ def emit(case: str, metric: str, value: float, peer: str, peer_value: float) -> 
         "unit": "%",
         "peer": peer,
         "peer_value": round(peer_value, 2),
-        "ratio": round(value / peer_value, 3),
+        "ratio": round(value / peer_value, 3) if peer_value else None,
     }
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
