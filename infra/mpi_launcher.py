@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,7 @@ def mpirun_command(plan: LaunchPlan) -> list[str]:
         "oob_tcp_if_include": network,
         "plm_rsh_agent": shlex.join(plan.ssh),
         "btl": "self,vader,tcp",
+        "orte_tmpdir_base": tempfile.gettempdir(),  # of sockets, whose paths are short; TMPDIR is the ranks'
         "pml": "ob1",
     }
     return [

@@ -1,8 +1,10 @@
 """Where trainings run: a pool takes a job and returns its result, or raises what the failing rank said."""
 
 import json
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from training.outcome import ERRORS, RESULT
 from training.types import TrainingJob, TrainingResult
 
 LOGS = "logs"
+TEMPORARY = "tmp"
 DESCRIPTION = "job.json"
 Report = Callable[[dict[str, Any]], None]
 """Takes what a training reports while it runs: `started`, `progress` and `restarting` events."""
@@ -84,7 +87,9 @@ class Pool:
             stale.unlink()
         (folder / DESCRIPTION).write_text(json.dumps(asdict(job), indent=2) + "\n")
         run = run_with_mpi if settings.controller == "mpi" else supervise
-        if (failure := run(plan, folder / "training.log", timeout, report)) is not None:
+        with _emptied(folder / TEMPORARY):
+            failure = run(plan, folder / "training.log", timeout, report)
+        if failure is not None:
             raise _error(failure)
         if (finished := _result(job)) is None:
             raise RetryableError(
@@ -128,7 +133,8 @@ def _plan(
     shared = (location for location in locations if not location.startswith("s3://"))
     return LaunchPlan(
         command=(sys.executable, "-m", "training.job", str(description)),
-        environment=rank_environment.of_ranks((*locations, *kept), job.s3_endpoint_url),
+        environment=rank_environment.of_ranks((*locations, *kept), job.s3_endpoint_url)
+        | {"TMPDIR": str(folder / TEMPORARY)},
         paths=(str(folder), str(description), *shared),
         output=job.output,
         logs=str(folder / LOGS),
@@ -144,6 +150,17 @@ def _plan(
         ),  # a dead peer is noticed at once, a frozen one by the watchdog
         timeline=settings.timeline,
     )
+
+
+@contextmanager
+def _emptied(folder: Path) -> Iterator[None]:
+    """Keep an empty folder for what ranks leave when they are killed, such as TensorFlow's generated code."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _result(job: TrainingJob) -> TrainingResult | None:

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 TIMEOUT_SECONDS = 600
 
@@ -41,16 +39,3 @@ def status(home: Path, env: Mapping[str, str] | None = None, *extra: str) -> dic
     assert done.returncode == 0, done.stderr
     parsed: dict[str, Any] = json.loads(done.stdout)
     return parsed
-
-
-def processes_of(home: Path) -> list[str]:
-    """Command lines of the living processes that name `home` in their arguments or environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), *process.environ().values()]
-        except psutil.Error:
-            continue
-        if process.pid != os.getpid() and any(str(home) in word for word in words):
-            found.append(" ".join(process.cmdline()))
-    return found

@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from infra.launch_settings import LaunchSettings
+from processes import alive
 
 PROGRAMS = ("ip", "ssh", "ssh-keygen", "sshd")
 PORT = 2222
@@ -51,11 +52,11 @@ class NamespaceHost:
     daemon: "subprocess.Popen[bytes]"
 
     def processes(self) -> list[psutil.Process]:
-        """Return every process in the namespace, its sshd and the connections that it serves aside."""
+        """Return every living process in the namespace, its sshd and the connections that it serves aside."""
         found = []
         for pid in run("ip", "netns", "pids", self.name).split():
             with suppress(psutil.NoSuchProcess):
-                if (process := psutil.Process(int(pid))).name() != "sshd":
+                if (process := psutil.Process(int(pid))).name() != "sshd" and alive(process):
                     found.append(process)
         return found
 

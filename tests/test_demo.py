@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from command import environment, processes_of, status
+from command import environment, status
+from processes import wait_until_nothing_is_left_of
 
 
 def test_the_demonstration_finds_the_recalibration_and_recovers(tmp_path: Path) -> None:
@@ -28,4 +29,4 @@ def test_the_demonstration_finds_the_recalibration_and_recovers(tmp_path: Path) 
     assert verdicts == ["STABLE"] * 4 + ["DRIFTED"] * 2 + ["STABLE"] * 3
     assert [promotion["outcome"] for promotion in state["promotions"]] == ["promoted", "promoted"]
     assert [training["world_size"] for training in state["trainings"]] == [2, 2]
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)

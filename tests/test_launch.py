@@ -4,7 +4,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -16,17 +15,11 @@ import pytest
 
 from infra import rank_environment
 from infra.supervisor import supervise
+from processes import descendants, processes_of, wait_until, wait_until_ended
 from training.errors import RetryableError
 from training.launch_plan import LaunchPlan
 
 SCRIPT = Path(__file__).with_name("launched_rank.py")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.1)
 
 
 def rank_process(folder: Path, rank: int) -> psutil.Process:
@@ -37,21 +30,13 @@ def rank_process(folder: Path, rank: int) -> psutil.Process:
     raise LookupError(rank)
 
 
-def left_over(folder: Path) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            if str(folder) in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> LaunchPlan:
     return LaunchPlan(
         command=(sys.executable, str(SCRIPT), str(tmp_path), "normal"),
         environment=rank_environment.of_ranks([])
-        | {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"},
+        | {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
+        | {"TMPDIR": str(tmp_path)},
         paths=(str(tmp_path),),
         output=str(tmp_path),
         logs=str(tmp_path / "logs"),
@@ -89,7 +74,7 @@ def test_a_frozen_rank_is_ended_with_its_place_and_stack(plan: LaunchPlan, tmp_p
     assert failure.retryable
     assert failure.host == "127.0.0.1"
     assert time.monotonic() - stopped < 45
-    assert not left_over(tmp_path)
+    assert not processes_of(tmp_path)
 
 
 def test_ranks_out_of_step_are_ended_with_all_their_stacks(plan: LaunchPlan, tmp_path: Path) -> None:
@@ -104,31 +89,32 @@ def test_ranks_out_of_step_are_ended_with_all_their_stacks(plan: LaunchPlan, tmp
     assert "in gather" in waiting
     assert "in gather" not in sleeping
     assert "launched_rank.py" in sleeping
-    assert not left_over(tmp_path)
+    assert not processes_of(tmp_path)
 
 
 def test_a_killed_supervisor_leaves_nothing_and_is_no_result(plan: LaunchPlan, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(supervise, plan, tmp_path / "log", 150, lambda _: None)
         wait_until(lambda: epoch_of(tmp_path) >= 1)
-        agents = {item.pid: item for item in psutil.Process().children(recursive=True)}
-        (supervisor,) = [item for item in agents.values() if item.cmdline()[1:] == ["-m", "training.launch"]]
+        (supervisor,) = [item for item in descendants() if item.cmdline()[1:] == ["-m", "training.launch"]]
+        started = descendants(supervisor.pid)
+        assert len(started) == 4  # two agents with a rank each
         supervisor.kill()
         with pytest.raises(RetryableError, match="ended without an outcome"):
             running.result(60)
-    assert not left_over(tmp_path)
-    assert not any(item.is_running() for item in agents.values())
+    assert not processes_of(tmp_path)
+    wait_until_ended(started)
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.1, 0.2, 0.4, 0.8, 2.5])
 def test_a_training_may_be_stopped_at_any_moment_of_its_start(
     plan: LaunchPlan, tmp_path: Path, seconds: float
 ) -> None:
-    before = set(psutil.Process().children(recursive=True))
+    before = set(descendants())
     with pytest.raises(RetryableError, match="did not end within"):
         supervise(plan, tmp_path / "log", seconds, lambda _: None)
-    assert not left_over(tmp_path)
-    assert set(psutil.Process().children(recursive=True)) == before
+    assert not processes_of(tmp_path)
+    wait_until_ended(set(descendants()) - before)
 
 
 def test_a_missing_horovod_is_said(plan: LaunchPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +134,7 @@ def test_a_host_that_cannot_be_reached_is_named_with_what_was_tried(plan: Launch
     assert failure is not None
     assert failure.message.startswith("host 192.0.2.1 could not be reached, or its agent not started")
     assert "Try it by hand: false ssh 192.0.2.1 'env PYTHONPATH=" in failure.hint
-    assert not left_over(tmp_path)
+    assert not processes_of(tmp_path)
 
 
 def test_a_host_that_lacks_a_path_is_named_with_it(plan: LaunchPlan, tmp_path: Path) -> None:
@@ -203,4 +189,4 @@ def test_an_elastic_training_goes_on_as_ranks_die_and_hosts_go_and_come(
     # The line of an epoch is lost with a rank that is ended between its checkpoint and its report.
     assert len(set(range(1, int(epoch) + 1)) - set(reported)) <= 3
     assert len(reported) <= epoch + 3  # an epoch whose checkpoint had just been written, at most, each time
-    assert not left_over(tmp_path)
+    assert not processes_of(tmp_path)

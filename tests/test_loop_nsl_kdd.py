@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from command import environment, floodmark, processes_of, status
+from command import environment, floodmark, status
+from processes import wait_until_nothing_is_left_of
 
 FIRST_THREE = ["2026-01-05", "2026-01-06", "2026-01-07"]
 BEFORE_DRIFT = ["2026-01-08", "2026-01-09", "2026-01-10"]
@@ -207,4 +208,4 @@ def champion_alias(home: Path) -> str:
 
 
 def test_no_process_is_left(home: Path) -> None:
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command import FLOODMARK, environment, floodmark, processes_of, status
+from command import FLOODMARK, environment, floodmark, status
+from processes import wait_until_nothing_is_left_of
 from s3_server import S3Server
 
 ROWS = 800
@@ -272,7 +273,7 @@ def test_no_process_is_left_and_no_secret_is_on_disk(
     installation: Installation, state: dict[str, Any]
 ) -> None:
     del state
-    assert processes_of(installation.home) == []
+    wait_until_nothing_is_left_of(installation.home)
     secret = installation.env["AWS_SECRET_ACCESS_KEY"].encode()
     holding = [
         path for path in installation.home.parent.rglob("*") if path.is_file() and secret in path.read_bytes()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from command import FLOODMARK, environment, floodmark, processes_of, status
+from command import FLOODMARK, environment, floodmark, status
+from processes import wait_until_nothing_is_left_of
 
 
 def write_day(source: Path, day: int) -> None:
@@ -43,7 +44,7 @@ def test_an_interrupt_ends_a_follower_and_leaves_nothing_behind(tmp_path: Path) 
             assert follower.wait(timeout=120) != 0  # longer than waiting for events and the server may take
         finally:
             follower.kill()
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)
     assert len(status(home)["windows"]) == 2
 
 
@@ -67,4 +68,4 @@ def test_windows_read_by_a_wrong_option_are_taken_again(tmp_path: Path) -> None:
     assert 'floodmark_windows_total{model="floodmark",outcome="bootstrap"} 2.0' in told.stdout
     again = floodmark("run", source, "--home", home, "--time-column", "at", cwd=tmp_path)
     assert "nothing to do: all 2 windows were taken before" in again.stdout
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)

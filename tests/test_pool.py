@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,16 @@ from prefect.utilities.timeout import timeout
 
 from infra.launch_settings import LaunchSettings
 from infra.pool import POOLS
+from processes import (
+    alive,
+    descendants,
+    is_rank,
+    processes_of,
+    rank_of,
+    wait_until,
+    wait_until_ended,
+    wait_until_nothing_is_left_of,
+)
 from training.errors import RetryableError, TrainingFailedError
 from training.types import Column, DetectorSpec, FeatureSchema, TrainingJob, TrainingRequest
 
@@ -56,30 +65,6 @@ def job(tmp_path: Path) -> TrainingJob:
     )
 
 
-def processes_of(marker: str) -> list[psutil.Process]:
-    """Return the living processes that carry `marker` in their arguments, this one's own aside."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):
-            alive = process.status() != psutil.STATUS_ZOMBIE and process.pid != os.getpid()
-            if alive and any(marker in argument for argument in process.cmdline()):
-                found.append(process)
-    return found
-
-
-def is_rank(process: psutil.Process) -> bool:
-    return process.cmdline()[1:3] == ["-m", "training.job"]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
-
-
 def test_a_rank_that_raises_is_quoted_with_its_own_traceback(job: TrainingJob, tmp_path: Path) -> None:
     # Row 1, and so rank 1 alone, holds text where the schema promises numbers.
     pd.DataFrame({"a": [None, "twelve", None], "b": 1.0, "c": 2.0}).to_parquet(
@@ -96,7 +81,7 @@ def test_a_rank_that_raises_is_quoted_with_its_own_traceback(job: TrainingJob, t
     assert "in fit_preprocessing" in text
     assert str(tmp_path / "work" / "logs" / "rank-1.log") in text
     assert time.monotonic() - started < 150  # at once, not by the timeout
-    assert not processes_of(str(tmp_path))
+    assert not processes_of(tmp_path)
     assert not (output / "result.json").exists()
 
 
@@ -104,9 +89,10 @@ def test_a_rank_that_is_killed_ends_the_others_and_may_be_retried(job: TrainingJ
     log = tmp_path / "work" / "logs" / "rank-0.log"
 
     def kill_a_rank() -> None:
-        assert wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
-        ranks = psutil.Process().children(recursive=True)
-        (second,) = [item for item in ranks if is_rank(item) and item.environ()["HOROVOD_RANK"] == "1"]
+        wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
+        (second,) = [item for item in descendants() if is_rank(item) and rank_of(item) == 1]
+        # What TensorFlow generates and, killed, would leave in the machine's temporary folder.
+        assert list((tmp_path / "work" / "tmp").glob("__autograph_generated_file*.py"))
         second.kill()
 
     with ThreadPoolExecutor(1) as thread:
@@ -114,7 +100,8 @@ def test_a_rank_that_is_killed_ends_the_others_and_may_be_retried(job: TrainingJ
         with pytest.raises(RetryableError, match="rank 1 on host localhost was ended by SIGKILL"):
             POOLS["local"](job, tmp_path / "work", timeout=200)
         killing.result()
-    assert not processes_of(str(tmp_path))
+    assert not processes_of(tmp_path)
+    assert not (tmp_path / "work" / "tmp").exists()
 
 
 def test_a_rank_that_is_killed_costs_an_elastic_training_nothing_it_had_kept(
@@ -131,9 +118,8 @@ def test_a_rank_that_is_killed_costs_an_elastic_training_nothing_it_had_kept(
     def kill_a_rank_once(event: dict[str, Any]) -> None:
         events.append(event)
         if event["event"] == "progress" and len([e for e in events if e["event"] == "progress"]) == 3:
-            ranks = psutil.Process().children(recursive=True)
-            (first,) = [item for item in ranks if is_rank(item) and item.environ()["HOROVOD_RANK"] == "1"]
-            first.kill()
+            (second,) = [item for item in descendants() if is_rank(item) and rank_of(item) == 1]
+            second.kill()
 
     result = POOLS["elastic"](
         replace(job, request=request),
@@ -154,7 +140,7 @@ def test_a_rank_that_is_killed_costs_an_elastic_training_nothing_it_had_kept(
     logs = tmp_path / "work" / "logs"
     for name in ("rank-0.log", "rank-1.log", "timeline-rank-0.json"):
         assert (logs / name).stat().st_size > 0
-    assert not processes_of(str(tmp_path))
+    assert not processes_of(tmp_path)
 
 
 def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path: Path) -> None:
@@ -171,7 +157,7 @@ def test_a_timeout_ends_every_rank_and_may_be_retried(job: TrainingJob, tmp_path
     (output / "result.json").write_text(json.dumps(foreign))
     with pytest.raises(RetryableError, match="did not end within 12 s and was stopped"):
         POOLS["local"](job, tmp_path / "work", timeout=12)
-    assert not processes_of(str(tmp_path))
+    assert not processes_of(tmp_path)
 
 
 def test_a_timeout_that_prefect_raises_from_another_thread_ends_every_rank(
@@ -222,12 +208,12 @@ def test_ranks_show_no_secret_and_die_with_the_process_that_started_them(
     control_plane: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
     log = tmp_path / "work" / "logs" / "rank-0.log"
-    assert wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
+    wait_until(lambda: log.exists() and '{"epoch": 2' in log.read_text(), 120)
 
-    supervised = psutil.Process(control_plane.pid).children(recursive=True)
+    supervised = descendants(control_plane.pid)
     ranks = [item for item in supervised if is_rank(item)]
     assert len(supervised) == 5  # one that binds, the supervisor, the agent and two ranks
-    assert sorted(item.environ()["HOROVOD_RANK"] for item in ranks) == ["0", "1"]
+    assert sorted(map(rank_of, ranks)) == [0, 1]
     for item in supervised:
         assert SECRET not in " ".join(item.cmdline())
         assert SECRET not in item.environ().values()
@@ -238,8 +224,8 @@ def test_ranks_show_no_secret_and_die_with_the_process_that_started_them(
 
     control_plane.send_signal(signal.SIGKILL)
     control_plane.wait()
-    assert wait_until(lambda: not any(item.is_running() for item in supervised), 20)
-    assert not processes_of(str(tmp_path))
+    wait_until_ended(supervised)
+    wait_until_nothing_is_left_of(tmp_path)
 
 
 FAMILY = "(setsid sleep 987654 &); setsid sh -c 'sleep 987655; true' & sleep 987656"
@@ -270,18 +256,19 @@ def test_a_supervisor_told_to_end_takes_all_descendants_with_it(
     supervise: Supervise, number: signal.Signals
 ) -> None:
     supervisor = supervise("sh", "-c", FAMILY)
-    assert wait_until(lambda: len(psutil.Process(supervisor.pid).children(recursive=True)) == 5, 20)
-    descendants = psutil.Process(supervisor.pid).children(recursive=True)
+    wait_until(lambda: len(descendants(supervisor.pid)) == 5)
+    family = descendants(supervisor.pid)
     supervisor.send_signal(number)
     assert supervisor.wait(20) == 128 + number
-    assert not any(item.is_running() for item in descendants)
+    wait_until_ended(family)
 
 
 def test_what_a_finished_command_leaves_behind_is_ended_and_its_exit_code_kept(
     supervise: Supervise, tmp_path: Path
 ) -> None:
     assert supervise("sh", "-c", f"setsid sleep 987654 & echo $! > {tmp_path}/pid; exit 3").wait(30) == 3
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+    left = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not psutil.pid_exists(left) or not alive(psutil.Process(left)))
 
 
 def test_a_supervisor_whose_parent_is_gone_already_starts_nothing(
@@ -293,8 +280,8 @@ def test_a_supervisor_whose_parent_is_gone_already_starts_nothing(
 
 def test_a_killed_supervisor_does_not_leave_its_command(supervise: Supervise) -> None:
     supervisor = supervise("sleep", "987657")
-    assert wait_until(lambda: len(psutil.Process(supervisor.pid).children()) == 1, 20)
-    (child,) = psutil.Process(supervisor.pid).children()
+    wait_until(lambda: [item.name() for item in descendants(supervisor.pid)] == ["sleep"])
+    (child,) = descendants(supervisor.pid)
     supervisor.kill()
     supervisor.wait()
-    assert wait_until(lambda: not child.is_running(), 10)
+    wait_until_ended([child])

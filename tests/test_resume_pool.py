@@ -21,6 +21,7 @@ from flows.retrain import PreparedRows, train
 from infra.pool import POOLS
 from infra.settings import Settings
 from prefect_api import prefect_api
+from processes import descendants, is_rank
 from s3_server import S3Server
 from training import artifact
 from training.parts import (
@@ -131,11 +132,8 @@ def test_a_training_on_s3_that_is_killed_as_a_whole_goes_on_from_its_checkpoint(
         before.append(json.loads(line))
         if epochs_of(before)[-1:] == [3]:
             break
-    everyone = [
-        psutil.Process(control_plane.pid),
-        *psutil.Process(control_plane.pid).children(recursive=True),
-    ]
-    ranks = [item for item in everyone if "HOROVOD_RANK" in item.environ()]
+    everyone = [psutil.Process(control_plane.pid), *descendants(control_plane.pid)]
+    ranks = list(filter(is_rank, everyone))
     for item in everyone[1:]:
         assert owner.secret_key not in " ".join(item.cmdline())
         assert (owner.secret_key in item.environ().values()) == (item in ranks)
@@ -187,10 +185,8 @@ def test_the_second_attempt_of_the_flow_goes_on_from_the_checkpoint_of_the_first
         if event["event"] == "started" and epochs_of(events):
             kept.append(newest_epoch(Place.at(tmp_path / "kept")))
         if epochs_of(events) == [1, 2, 3, 4, 5]:
-            for item in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):
-                    if "HOROVOD_RANK" in item.environ():
-                        item.kill()
+            for item in filter(is_rank, descendants()):
+                item.kill()
 
     @flow
     def attempt() -> TrainingResult:

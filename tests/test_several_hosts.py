@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from infra.pool import POOLS
 from namespaces import NamespaceHost, PrivateNetwork, private_network, run
+from processes import descendants, is_rank, rank_of, wait_until, wait_until_ended
 from training import artifact
 from training.errors import RetryableError
 from training.types import Column, DetectorSpec, FeatureSchema, TrainingJob, TrainingRequest
@@ -58,21 +58,8 @@ def make_job(folder: Path, *, epochs: int, rows: int = 300) -> TrainingJob:
     )
 
 
-def ranks_of(host: NamespaceHost) -> list[str]:
-    return [
-        process.environ()["HOROVOD_RANK"]
-        for process in host.processes()
-        if process.status() != psutil.STATUS_ZOMBIE and process.cmdline()[1:3] == ["-m", "training.job"]
-    ]
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
+def ranks_of(host: NamespaceHost) -> list[int]:
+    return [rank_of(process) for process in host.processes() if is_rank(process)]
 
 
 def test_each_host_has_its_own_network_and_nothing_is_left_of_it(tmp_path: Path) -> None:
@@ -112,9 +99,9 @@ def test_ranks_on_two_hosts_meet_on_the_private_network_and_end_with_whoever_ask
     log = tmp_path / "work" / "logs" / "rank-0.log"
     control = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT)
     try:
-        assert wait_until(lambda: log.exists() and '{"epoch": 2,' in log.read_text(), 120)
-        assert [ranks_of(host) for host in network.hosts] == [["0"], ["1"]]
-        here = psutil.Process(control.pid).children(recursive=True)
+        wait_until(lambda: log.exists() and '{"epoch": 2,' in log.read_text(), 120)
+        assert [ranks_of(host) for host in network.hosts] == [[0], [1]]
+        here = descendants(control.pid)
         listening = {
             item.laddr.ip
             for process in here
@@ -129,8 +116,8 @@ def test_ranks_on_two_hosts_meet_on_the_private_network_and_end_with_whoever_ask
     finally:
         os.kill(control.pid, signal.SIGKILL)
         control.wait()
-    assert wait_until(lambda: not any(host.processes() for host in network.hosts), 30)
-    assert wait_until(lambda: not any(process.is_running() for process in here), 30)
+    wait_until(lambda: not any(host.processes() for host in network.hosts))
+    wait_until_ended(here)
 
 
 def hexadecimal(address: str) -> str:
@@ -170,7 +157,7 @@ def test_a_training_goes_on_while_hosts_come_die_and_go(network: PrivateNetwork,
     assert second.address in why[1]
     assert hosts_of_epochs[-1] == [first.address]
     assert result.epochs == len(artifact.read_epochs(Path(result.artifact))) == 30
-    assert not first.processes()
+    wait_until(lambda: not first.processes())
 
 
 def test_a_host_whose_own_name_leads_elsewhere_is_refused_with_the_remedy(
@@ -183,4 +170,4 @@ def test_a_host_whose_own_name_leads_elsewhere_is_refused_with_the_remedy(
         POOLS["hosts"](make_job(tmp_path, epochs=3), tmp_path / "work", timeout=60, settings=settings)
     assert f"its own name {second.name} stands for 127.0.1.1" in str(caught.value)
     assert "/etc/hosts" in str(caught.value)
-    assert not any(host.processes() for host in network.hosts)
+    wait_until(lambda: not any(host.processes() for host in network.hosts))
