@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 90) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 180) -> None:
     """Wait until `condition` holds, which may take up to `seconds`; it fails the test otherwise."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -26,13 +26,14 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from command import FLOODMARK, environment, processes_of
+from command import FLOODMARK, environment
 from faulty_proxy import FaultyProxy, proxying
 from infra.ledger import Ledger
 from infra.registry import Registry
 from infra.s3_store import S3Settings
 from infra.stores import open_store
 from monitoring.history import History
+from processes import processes_of
 from s3_server import S3Server, serving_s3
 from tracking_server import serving
 
