@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from command import FLOODMARK, environment, floodmark, processes_of, status
+from command import FLOODMARK, environment, floodmark, status
 from postgresql_server import serving_postgresql
+from processes import wait_until_nothing_is_left_of
 from s3_server import S3Server, free_ports
 
 PATIENCE = 240
@@ -145,4 +146,4 @@ def test_the_small_loop_runs_on_postgresql_and_s3(tmp_path: Path, s3_server: S3S
             assert not [
                 path for path in tmp_path.rglob("*.log") if secret in path.read_text(errors="replace")
             ]
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)

@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,10 +16,11 @@ import httpx
 import psutil
 import pytest
 
-from command import environment, floodmark, processes_of
+from command import environment, floodmark
 from infra.service_settings import ServiceSettings
 from infra.services import ARTIFACTS, BACKEND, WEBHOOK_KEY, WEBHOOK_SECRET, environment_of, plan_services
 from infra.settings import load_settings
+from processes import processes_of, wait_until_nothing_is_left_of
 from training.errors import ConfigurationError
 
 KEPT = Path(__file__).with_name("kept_services.py")
@@ -120,7 +120,8 @@ def test_services_come_up_come_back_and_leave_nothing(tmp_path: Path) -> None:
         os.kill(pid_of(home, f"{port}"), signal.SIGKILL)  # its child is left, and goes before it comes back
         kept.until("one", "restarted")
         kept.until("one", "ready")
-        assert len([line for line in processes_of(home) if "time.sleep" in line]) == 2
+        children = [item for item in processes_of(home) if "time.sleep" in " ".join(item.cmdline())]
+        assert len(children) == 2
 
         (tmp_path / "one.py").unlink()
         os.kill(pid_of(home, f"{port}"), signal.SIGKILL)
@@ -130,7 +131,7 @@ def test_services_come_up_come_back_and_leave_nothing(tmp_path: Path) -> None:
         assert httpx.get(f"http://127.0.0.1:{other}/").status_code == 200
         assert kept.stop(signal.SIGTERM) == 0
         kept.until("all", "stopped")
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)
 
 
 @pytest.mark.parametrize("victim", ["keeper", "supervisor"])
@@ -144,10 +145,7 @@ def test_nothing_outlives_a_kill(tmp_path: Path, victim: str) -> None:
         assert processes_of(home) != []
         os.kill({"keeper": kept.process.pid, "supervisor": supervisor.pid}[victim], signal.SIGKILL)
         assert kept.process.wait(PATIENCE) != 0
-        deadline = time.monotonic() + PATIENCE
-        while left := processes_of(home):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.1)
+        wait_until_nothing_is_left_of(home, PATIENCE)
 
 
 def test_what_fails_again_and_again_is_named_with_its_last_words_and_ends_the_start(tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def test_what_fails_again_and_again_is_named_with_its_last_words_and_ends_the_st
     assert "cannot open postgresql://***@database/mlflow" in words
     assert str(home / "logs" / "bad.log") in words
     assert "a-secret" not in words
-    assert processes_of(home) == []
+    wait_until_nothing_is_left_of(home)
 
 
 def test_a_port_in_use_is_named_with_its_holder_and_nothing_is_started(tmp_path: Path) -> None:
@@ -176,7 +174,7 @@ def test_a_port_in_use_is_named_with_its_holder_and_nothing_is_started(tmp_path:
     assert "mlflow_port" in done.stderr
     assert "nothing was started" in done.stderr
     assert done.stdout == ""
-    assert processes_of(tmp_path / ".floodmark") == []
+    wait_until_nothing_is_left_of(tmp_path / ".floodmark")
 
 
 def test_secrets_are_in_the_environment_and_the_key_is_kept(

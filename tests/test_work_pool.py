@@ -32,6 +32,7 @@ from infra.settings import Settings, load_settings
 from monitoring.records import Record, ReleaseRecord
 from namespaces import PORT, PrivateNetwork, private_network
 from prefect_api import prefect_api
+from processes import wait_until_ended
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy:DeprecationWarning"  # MLflow 3.17 asks SQLAlchemy 2.1 for it
@@ -173,7 +174,7 @@ def test_a_run_that_is_cancelled_or_loses_its_worker_or_its_time_leaves_no_rank_
 
     def assert_ended(processes: list[psutil.Process], released: int) -> None:
         assert wait_until(lambda: not any(host.processes() for host in network.hosts), 30)
-        assert not psutil.wait_procs(processes, timeout=60)[1]
+        wait_until_ended(processes, 60)
         assert wait_until(lambda: len(released_steps()) == released, 20)
         assert set(released_steps()) == {"training on day-1"}
 
