@@ -284,6 +284,7 @@ def silence_usage_reports() -> None:
 def main() -> None:
     """Run the command line; expected errors go to standard error without a traceback."""
     import flows.cli_alerts  # noqa: PLC0415 - registers its commands, and imports this module
+    import flows.cli_deploy  # noqa: PLC0415 - likewise
     import flows.cli_doctor  # noqa: PLC0415 - likewise
     import flows.cli_metrics  # noqa: PLC0415 - likewise
     import flows.cli_reconcile  # noqa: PLC0415 - likewise

@@ -2,7 +2,9 @@
 
 import json
 import signal
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,7 +15,7 @@ from flows.up import keep_up
 from infra.services import plan_services
 from infra.settings import DEFAULT_FILE, load_settings
 
-POOLS = {"control-worker": "floodmark-control", "training-worker": "floodmark-training"}
+FLOODMARK = str(Path(sys.executable).parent / "floodmark")
 
 
 @app.command()
@@ -27,7 +29,10 @@ def up(
     settings = load_settings(config, {"home": home, "model": model})
     silence_usage_reports()
     file = config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
-    plan = plan_services(settings, file.absolute() if file else None, POOLS)
+    wanted = settings.deployment
+    pools = {"control-worker": wanted.control_pool, "training-worker": wanted.training_pool}
+    plan = plan_services(settings, file.absolute() if file else None, pools)
+    deploy = (FLOODMARK, "deploy", *(("--config", str(file.absolute())) if file else ()))
     interrupt.listen(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def tell(service: str, state: str, words: str) -> None:
@@ -38,6 +43,8 @@ def up(
             typer.echo(f"{at}  {service:<15}  {state}{f'  {words}' if words else ''}")
 
     try:
-        keep_up(plan, settings.home, settings.services.host, None, tell)
+        keep_up(
+            plan, settings.home, settings.services.host, deploy if wanted.source is not None else None, tell
+        )
     except KeyboardInterrupt:
         tell("all", "stopped", "")

@@ -10,6 +10,8 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from infra.settings import Settings
+from monitoring.records import Record, TrainingRecord, WindowRecord
+from monitoring.verdicts import DriftStatus
 
 FLUSH_TIMEOUT_S = 30.0
 
@@ -24,6 +26,25 @@ def emit(settings: Settings, event: str, **identifiers: str | None) -> None:
         payload={key: value for key, value in identifiers.items() if value is not None},
     )
     _LAST[:] = [emitted] if emitted else []
+
+
+def announce(settings: Settings, record: Record) -> None:
+    """Emit what a ledger entry tells the world; whoever acts on an event finds its entry in the ledger."""
+    match record:
+        case WindowRecord(outcome="quarantined"):
+            emit(settings, "floodmark.data.invalid", window=record.window.id)
+        case WindowRecord(drift=drift, decision=decision):
+            told = {"window": record.window.id, "champion": record.champion_version}
+            if drift is not None and drift.status is DriftStatus.DRIFTED:
+                emit(settings, "floodmark.drift.detected", **told)
+            elif decision is not None and decision.retrain:  # the first model, or one that is too old
+                emit(settings, "floodmark.training.due", **told)
+        case TrainingRecord(version=str(version)):
+            emit(settings, "floodmark.model.registered", request=record.request_id, version=version)
+        case TrainingRecord():
+            emit(settings, "floodmark.training.failed", request=record.request_id)
+        case _:
+            pass
 
 
 def flush() -> bool:

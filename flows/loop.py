@@ -10,6 +10,7 @@ from prefect import flow
 
 from flows import interrupt
 from flows.alerting import due
+from flows.events import announce
 from flows.installation import Installation, open_installation
 from flows.judge import judge
 from flows.metrics import write_textfile
@@ -126,6 +127,7 @@ def take(installation: Installation, source: Source, history: History, step: Ste
         ledger.append(history, record)
     else:
         ledger.conclude(lane, record)
+    announce(settings, record)
     report(step, record)
 
 

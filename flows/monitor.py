@@ -10,7 +10,6 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows.compare import compare_versions
-from flows.events import emit
 from flows.installation import Champion, Installation, known_schema, open_installation
 from flows.report import ScoredRows, report_window
 from flows.retries import when_retryable
@@ -27,7 +26,7 @@ from monitoring.records import WindowRecord
 from monitoring.repeated import content_digest, refuse_repeated
 from monitoring.schema import infer_schema, text_columns
 from monitoring.score_drift import summary
-from monitoring.verdicts import DriftStatus, DriftVerdict, ScoreSummary
+from monitoring.verdicts import DriftVerdict, ScoreSummary
 from monitoring.window_drift import window_drift
 from training.errors import InvalidWindowError, UnscorableError
 from training.types import FeatureSchema, Window, WindowVersion
@@ -137,7 +136,6 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
         rows = clean_frame(frame, schema)
         scores = score_window(rows, champion) if champion else None
     except InvalidWindowError as error:
-        emit(settings, "floodmark.data.invalid", window=window.id)
         record = WindowRecord(
             window=taken,
             digest="",
@@ -166,8 +164,6 @@ def monitor(settings: Settings, source: str, window: Window) -> WindowRecord:
     season, seed = settings.drift.season, settings.training.seed
     told = summary(scores, champion.reference.in_season(rows, season, seed=seed))
     drift = check_drift(rows, scores, champion, [*history.champion_scores(), told], settings)
-    if drift.status is DriftStatus.DRIFTED:
-        emit(settings, "floodmark.drift.detected", window=window.id, champion=champion.version)
     record = replace(
         record,
         outcome="scored",

@@ -9,7 +9,6 @@ import pandas as pd
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.events import emit
 from flows.installation import Installation, find_windows, known_schema, open_installation, read_clean
 from flows.retries import when_retryable
 from flows.training_events import tell
@@ -207,12 +206,10 @@ def retrain(
         with under_worker():
             result = train(installation, request, prepared)
     except (TrainingFailedError, InvalidWindowError, InvalidArtifactError) as error:
-        emit(settings, "floodmark.training.failed", request=request.id)
         hint = error.hint.splitlines()[:1]  # the rest is a traceback, which the training's log holds too
         failed = record_of(request, reason, error=" ".join([error.message, *hint]))
         return replace(failed, guard=guarded)
     version = register(installation, request, result, reason)
-    emit(settings, "floodmark.model.registered", request=request.id, version=version)
     return replace(record_of(request, reason, result=result, version=version), guard=guarded)
 
 

@@ -1,8 +1,11 @@
 """What is deployed for a team, and when it runs: the settings in `[deployment]`."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal, get_args
 from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 CatchUp = Literal["in_order", "newest"]
 CONTROL_POOL, TRAINING_POOL = "floodmark-control", "floodmark-training"
@@ -48,6 +51,9 @@ class DeploymentSettings:
                     f"{name} is {pool!r}; a work pool's name is not empty and has none of / % & < >"
                 )
         _require_timezone(self.timezone)
+        for name in ("monitor_schedule", "retrain_schedule", "reconcile_schedule", "score_schedule"):
+            if getattr(self, name):
+                _require_cron(name, getattr(self, name))
         if self.catch_up not in get_args(CatchUp):
             raise ValueError(f"catch_up is {self.catch_up!r}; allowed are {', '.join(get_args(CatchUp))}")
         place = self.worker_configuration
@@ -61,3 +67,15 @@ def _require_timezone(name: str) -> None:
     except (ValueError, OSError, KeyError) as error:  # for a wrong name it raises any of them
         allowed = "allowed are IANA time zones such as UTC or Europe/Berlin"
         raise ValueError(f"timezone is {name!r}; {allowed}") from error
+
+
+def _require_cron(name: str, cron: str) -> None:
+    try:
+        next(CronSim(cron, datetime.now(UTC)))
+    except CronSimError as error:  # also a day that no month of them has
+        raise ValueError(
+            f"{name} is {cron!r}, which is no cron expression that ever fires: {error};"
+            " an example is '*/5 * * * *'"
+        ) from error
+    except StopIteration as error:
+        raise ValueError(f"{name} is {cron!r}, which fires in none of the next 50 years") from error

@@ -40,7 +40,7 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
             f"the home {home} cannot be made: {error}", hint="name a folder that can be written with --home"
         ) from error
     if os.environ.get(API_URL):
-        yield lambda: _wait_for_api(None)
+        yield lambda: wait_for_api(None)
         return
     os.environ["PREFECT_HOME"] = str(home / "prefect")
     host, port = "127.0.0.1", _free_port()
@@ -56,7 +56,7 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
         )
     os.environ[API_URL] = f"http://{host}:{port}/api"
     try:
-        yield lambda: _wait_for_api(server)
+        yield lambda: wait_for_api(server)
     finally:
         del os.environ[API_URL]
         server.terminate()
@@ -67,13 +67,13 @@ def prefect_environment(home: Path) -> Iterator[Callable[[], None]]:
             server.wait()
 
 
-def _wait_for_api(server: "subprocess.Popen[bytes] | None") -> None:
+def wait_for_api(server: "subprocess.Popen[bytes] | None", seconds: float = STARTUP_TIMEOUT_S) -> None:
     """Wait until the API answers, for as long as the temporary server lives.
 
     Raises:
-        RetryableError: It did not within three minutes, or its server ended.
+        RetryableError: It did not within so many seconds, or its server ended.
     """
-    deadline = time.monotonic() + STARTUP_TIMEOUT_S
+    deadline = time.monotonic() + seconds
     url = os.environ[API_URL].rstrip("/")
     error: Exception | None = None
     while time.monotonic() < deadline and (server is None or server.poll() is None):

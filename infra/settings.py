@@ -43,6 +43,7 @@ from training.types import DetectorSpec
 
 PREFIX = "FLOODMARK_"
 DEFAULT_FILE = Path("floodmark.toml")
+MODEL_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
 def _known_keys(section: type[Any]) -> BeforeValidator:
@@ -81,9 +82,7 @@ class Settings(BaseSettings):
     store: str | None = Field(
         None, description="Where ledger and scores live: a folder or s3://…; home by default"
     )
-    model: str = Field(
-        "floodmark", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="Registered model's name"
-    )
+    model: str = Field("floodmark", pattern=MODEL_NAME, description="Registered model's name")
     tracking_uri: Annotated[str | None, AfterValidator(_without_password)] = Field(
         None, description="MLflow tracking server; SQLite under home by default"
     )
