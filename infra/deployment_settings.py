@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, get_args
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-CatchUp = Literal["in_order", "newest"]
 CONTROL_POOL, TRAINING_POOL = "floodmark-control", "floodmark-training"
 
 
@@ -24,8 +22,6 @@ class DeploymentSettings:
         reconcile_schedule: When the ledger follows what people did in the registry.
         score_schedule: When windows are scored that no champion has scored.
         timezone: The IANA time zone of the schedules.
-        catch_up: After an outage, windows are taken in their order, or the newest alone and the others are
-            recorded as skipped.
         worker_configuration: The configuration file's absolute path on the workers' machines; that of the
             file which is deployed where None.
     """
@@ -38,7 +34,6 @@ class DeploymentSettings:
     reconcile_schedule: str = "*/10 * * * *"
     score_schedule: str = "37 * * * *"
     timezone: str = "UTC"
-    catch_up: CatchUp = "in_order"
     worker_configuration: str | None = None
 
     def __post_init__(self) -> None:
@@ -54,8 +49,6 @@ class DeploymentSettings:
         for name in ("monitor_schedule", "retrain_schedule", "reconcile_schedule", "score_schedule"):
             if getattr(self, name):
                 _require_cron(name, getattr(self, name))
-        if self.catch_up not in get_args(CatchUp):
-            raise ValueError(f"catch_up is {self.catch_up!r}; allowed are {', '.join(get_args(CatchUp))}")
         place = self.worker_configuration
         if place is not None and not place.startswith("/"):
             raise ValueError(f"worker_configuration is {place!r}; it must be an absolute path")
