@@ -68,7 +68,7 @@ def test_a_batch_is_a_power_of_two_within_bounds(rows: int) -> None:
             {"clipping": "after_averaging", "local_steps": 4},
             "averaged with local_steps = 1 only",
         ),
-        ({"warmup_epochs": 80}, "warmup_epochs is 80; it must be less than epochs, 80"),
+        ({"warmup_epochs": 40}, "warmup_epochs is 40; it must be less than epochs, 40"),
         ({"smallest_batch": 1024}, "smallest_batch is 1024, more than largest_batch, 512"),
         ({"clip_norm": 0.0}, "clip_norm = 0.0: Input should be greater than 0"),
         ({"learning_rate": math.inf}, "learning_rate = inf: Input should be a finite number"),

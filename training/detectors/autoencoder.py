@@ -23,7 +23,6 @@ class Autoencoder(Detector):
     hidden: Positive = 128
     code: Positive = 64
     noise: Noise = 0.6
-    epochs: Positive = 80
 
     def build(self, width: int) -> "AutoencoderNetwork":
         """Build the network for `width` features."""
