@@ -205,10 +205,10 @@ def nsl_kdd_figures(labels: np.ndarray, scores: np.ndarray, threshold: float) ->
 def skab(pool: Executor) -> None:
     """Every detector of sequences beside the peers."""
     peers: dict[str, Make] = {"IForest": isolation_forest, "PCA": pca}
-    for case, mark, figures in skab_f1(pool, DATA / "skab", peers, SEEDS):
+    for case, figures in skab_f1(pool, DATA / "skab", peers, SEEDS):
         own = figures.pop(case)
         for peer, figure in figures.items():
-            emit(f"skab/{case}", mark, own, peer, figure)
+            emit(f"skab/{case}", "f1", own, peer, figure)
 
 
 def mean(runs: Iterable[Figures]) -> Figures:

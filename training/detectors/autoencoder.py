@@ -5,19 +5,16 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from training.detectors import Detector, Parts, Total
-from training.detectors.corruption import corrupted
 from training.detectors.options import STRICT, Noise, Positive
 from training.detectors.score_parts import summed_over_means
-
-WEIGHT_OF_DISTANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=STRICT)
 class Autoencoder(Detector):
     """Options. `code` and `hidden` are widths of layers; `code` is never wider than the features.
 
-    `noise` is the mean standard deviation of the Gaussian noise that training adds to the standardised
-    features (Vincent et al. 2008, "Extracting and composing robust features with denoising autoencoders").
+    `noise` is the standard deviation of the Gaussian noise that training adds to the standardised features
+    (Vincent et al. 2008, "Extracting and composing robust features with denoising autoencoders").
     """
 
     hidden: Positive = 128
@@ -49,20 +46,19 @@ class AutoencoderNetwork:
         """Return the mean squared error of each row or window, rebuilt from its noisy self."""
         import tensorflow as tf  # noqa: PLC0415 - as above
 
-        rebuilt = self.model(corrupted(batch, self.noise, seed))
-        return tf.reduce_mean(tf.square(rebuilt - batch), axis=range(1, batch.shape.rank))
+        noise = self.noise * tf.random.stateless_normal(tf.shape(batch), seed) if self.noise else 0.0
+        return tf.reduce_mean(tf.square(self.model(batch + noise) - batch), axis=range(1, batch.shape.rank))
 
     validation_losses = losses
 
     def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
-        """Return the score: squared error plus half the squared distance from the centre, each over its mean.
+        """Return the score: squared error plus squared distance from the centre, each over its own mean.
 
-        The second term keeps far-out rows anomalous that the network happens to rebuild well. Its weight and
-        the noise were chosen on labelled sets beside those that the benchmark `quality` reports.
+        The second term keeps far-out rows anomalous that the network happens to rebuild well.
         """
         import keras  # noqa: PLC0415 - as above
 
         inputs = self.model.inputs[0]
         error = keras.ops.mean(keras.ops.square(inputs - self.model(inputs)), axis=1)
         distance = keras.ops.mean(keras.ops.square(inputs), axis=1)
-        return summed_over_means(inputs, [(1.0, error), (WEIGHT_OF_DISTANCE, distance)], parts, total)
+        return summed_over_means(inputs, [error, distance], parts, total)

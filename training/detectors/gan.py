@@ -11,7 +11,6 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from training.detectors import Detector, Parts, Total
-from training.detectors.corruption import corrupted
 from training.detectors.options import STRICT, Noise, Positive, Real
 from training.detectors.score_parts import summed_over_means
 
@@ -21,7 +20,7 @@ class Gan(Detector):
     """Options. `code`, `hidden` and `judged` are widths of layers, the last of the discriminator's features.
 
     `adversarial` weighs the discriminator's part of the loss against the squared error. `noise` is that of
-    a denoising autoencoder.
+    a denoising autoencoder, added to the features in training.
     """
 
     hidden: Positive = 128
@@ -72,7 +71,11 @@ class GanNetwork:
         return tf.reduce_mean(tf.square(self._rebuilt(batch, seed) - batch), axis=1)
 
     def _rebuilt(self, batch: Any, seed: Any) -> Any:  # noqa: ANN401 - tensors
-        return self.autoencoder(corrupted(batch, self.options.noise, seed))
+        import tensorflow as tf  # noqa: PLC0415 - as above
+
+        return self.autoencoder(
+            batch + self.options.noise * tf.random.stateless_normal(tf.shape(batch), seed)
+        )
 
     def scoring_model(self, parts: Parts, total: Total) -> Any:  # noqa: ANN401 - a Keras model
         """Return the score: squared errors of a row and of its discriminator features, each over its mean."""
@@ -82,7 +85,7 @@ class GanNetwork:
         rebuilt = self.autoencoder(inputs)
         (judged, _), (copied, _) = self.discriminator(inputs), self.discriminator(rebuilt)
         figures = [
-            (1.0, keras.ops.mean(keras.ops.square(true - copy), axis=1))
+            keras.ops.mean(keras.ops.square(true - copy), axis=1)
             for true, copy in ((inputs, rebuilt), (judged, copied))
         ]
         return summed_over_means(inputs, figures, parts, total)

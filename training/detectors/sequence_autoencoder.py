@@ -19,7 +19,7 @@ class SequenceOptions(Detector):
         length: Rows of a window.
         max_gap_seconds: The longest pause between two rows of one sequence. 0 learns it from the training
             rows: five times their median step.
-        noise: Mean standard deviation of the noise that training adds to the standardised features.
+        noise: Standard deviation of the Gaussian noise that training adds to the standardised features.
     """
 
     length: Annotated[int, Field(ge=4, le=1024)] = 32

@@ -6,7 +6,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from training.detectors import Detector, Parts, Total
-from training.detectors.corruption import corrupted
 from training.detectors.options import STRICT, Noise, Positive
 from training.detectors.score_parts import summed_over_means
 
@@ -16,7 +15,7 @@ class Vae(Detector):
     """Options. `code` and `hidden` are widths of layers; `code` is never wider than the features.
 
     `beta` weighs the divergence against the squared error, both per feature (Higgins et al. 2017,
-    "beta-VAE"). `noise` is that of a denoising autoencoder.
+    "beta-VAE"). `noise` is that of a denoising autoencoder, added to the features in training.
     """
 
     hidden: Positive = 128
@@ -53,7 +52,8 @@ class VaeNetwork:
         """Return each row's negative evidence bound per feature, up to constants, from one drawn code."""
         import tensorflow as tf  # noqa: PLC0415 - as above
 
-        mean, log_variance = self.encoder(corrupted(batch, self.options.noise, seed))
+        noise = self.options.noise * tf.random.stateless_normal(tf.shape(batch), seed)
+        mean, log_variance = self.encoder(batch + noise)
         drawn = tf.random.stateless_normal(tf.shape(mean), seed + 1)
         rebuilt = self.decoder(mean + tf.exp(log_variance / 2) * drawn)
         error = tf.reduce_mean(tf.square(rebuilt - batch), axis=1)
@@ -68,8 +68,7 @@ class VaeNetwork:
         inputs = self.encoder.inputs[0]
         mean, log_variance = self.encoder(inputs)
         error = keras.ops.mean(keras.ops.square(inputs - self.decoder(mean)), axis=1)
-        divergence = _divergence(mean, log_variance)
-        return summed_over_means(inputs, [(1.0, error), (1.0, divergence)], parts, total)
+        return summed_over_means(inputs, [error, _divergence(mean, log_variance)], parts, total)
 
 
 def _divergence(mean: Any, log_variance: Any) -> Any:  # noqa: ANN401 - tensors
