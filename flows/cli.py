@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,9 @@ def told(reason: str) -> str:
 Reason = Annotated[str, typer.Option(callback=told, help="Why; it goes into the ledger")]
 
 DONE, FAILED, WRONG_USE, REFUSED = 0, 1, 2, 3
+
+COMMANDS = ("alerts", "deploy", "doctor", "metrics", "reconcile", "score", "serve", "steering", "up")
+"""The modules `cli_…` beside this one, in the order of --help."""
 
 
 @app.callback()
@@ -283,16 +287,8 @@ def silence_usage_reports() -> None:
 
 def main() -> None:
     """Run the command line; expected errors go to standard error without a traceback."""
-    import flows.cli_alerts  # noqa: PLC0415 - registers its commands, and imports this module
-    import flows.cli_deploy  # noqa: PLC0415 - likewise
-    import flows.cli_doctor  # noqa: PLC0415 - likewise
-    import flows.cli_metrics  # noqa: PLC0415 - likewise
-    import flows.cli_reconcile  # noqa: PLC0415 - likewise
-    import flows.cli_score  # noqa: PLC0415 - likewise
-    import flows.cli_serve  # noqa: PLC0415 - likewise
-    import flows.cli_steering  # noqa: PLC0415 - likewise
-    import flows.cli_up  # noqa: F401, PLC0415 - likewise
-
+    for name in COMMANDS:  # each registers its commands, and imports this module
+        import_module(f"flows.cli_{name}")
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         app(arguments)

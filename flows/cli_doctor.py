@@ -34,6 +34,7 @@ def examine(
 
     checks = doctor.CHECKS
     if API_URL in os.environ or settings.deployment.source is not None:
+        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
         from flows import doctor_prefect  # noqa: PLC0415 - Prefect makes its home when imported
 
         checks |= doctor_prefect.CHECKS

@@ -22,14 +22,15 @@ from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
 
 from flows import deployments
+from infra.deployment_settings import CONTROL_POOL, TRAINING_POOL
 from infra.settings import Settings
 from training.errors import ConfigurationError
 
+DEFAULT_POOLS = (CONTROL_POOL, TRAINING_POOL)
 SLUG = "floodmark"
 """Of the one schedule of a deployment that is ours."""
 
 EVENTS = {"floodmark.drift.detected", "floodmark.training.due"}
-NO_WORKERS = {"prefect-agent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +70,16 @@ def deploy(client: SyncPrefectClient, settings: Settings, configuration: Path | 
         configuration: The file's absolute path; None where there is only the environment.
 
     Raises:
-        ConfigurationError: No source is stated, or a pool is of a type that runs no workers.
+        ConfigurationError: No source is stated, or a pool of one's own naming does not exist.
     """
     wanted, model = settings.deployment, settings.model
     if wanted.source is None:
         raise ConfigurationError(
             "there is no source to deploy for", hint="state source in the configuration's [deployment]"
         )
-    for pool in dict.fromkeys((wanted.control_pool, wanted.training_pool)):
+    pools = dict.fromkeys((wanted.control_pool, wanted.training_pool))
+    require_pools(client, [pool for pool in pools if pool not in DEFAULT_POOLS])
+    for pool in pools:
         yield deploy_pool(client, pool)
     place = wanted.worker_configuration or (str(configuration) if configuration else None)
     parameters = {"model": model, "configuration": place}
@@ -104,6 +107,26 @@ def deployments_of(settings: Settings) -> list[Wanted]:
     ]
 
 
+def require_pools(client: SyncPrefectClient, names: list[str]) -> None:
+    """Refuse names of pools that do not exist: who names a pool has made it, or has mistyped it.
+
+    Raises:
+        ConfigurationError: One does not exist; nothing was changed.
+    """
+    known = {pool.name for pool in client.read_work_pools()}
+    if missing := [name for name in names if name not in known]:
+        raise ConfigurationError(
+            f"there is no work pool {' and no '.join(missing)};"
+            f" there are {', '.join(sorted(known)) or 'none'}",
+            hint=f"`prefect work-pool create {missing[0]} --type process`; nothing was changed",
+        )
+
+
+def automation_of(model: str) -> str:
+    """Return the name of a model's automation."""
+    return f"floodmark-retrain-{model}"
+
+
 def deploy_pool(client: SyncPrefectClient, name: str) -> Change:
     """Create a work pool of type process where there is none of this name."""
     try:
@@ -112,11 +135,6 @@ def deploy_pool(client: SyncPrefectClient, name: str) -> Change:
         template = ProcessWorker.get_default_base_job_template()
         client.create_work_pool(WorkPoolCreate(name=name, type="process", base_job_template=template))
         return Change(kind="work pool", name=name, outcome="created", detail="type process")
-    if found.type in NO_WORKERS:
-        raise ConfigurationError(
-            f"the work pool {name} is of type {found.type}, which has no workers",
-            hint="name another in [deployment], such as one of type process or kubernetes",
-        )
     return Change(kind="work pool", name=name, outcome="unchanged", detail=f"type {found.type}")
 
 
@@ -191,7 +209,7 @@ def deploy_schedule(
 
 def deploy_automation(client: SyncPrefectClient, model: str, deployment: UUID) -> Change:
     """Create or change the automation that starts a training; whether it is switched off, people decide."""
-    name = f"floodmark-retrain-{model}"
+    name = automation_of(model)
     payload = {key: _from_event(f"event.payload.{key}") for key in ("window", "champion")}
     parameters = {"reason": _from_event("event.event"), **payload}
     wanted = AutomationCore(
@@ -223,7 +241,8 @@ def _from_event(place: str) -> dict[str, str]:
 
 
 def _values(automation: AutomationCore, keys: set[str]) -> dict[str, Any]:
-    """Return what is compared, without the ids that the server adds."""
+    """Return what is compared, without the ids that the server adds and the order that sets have not."""
     values = automation.model_dump(mode="json", include=keys)
+    values["trigger"]["expect"].sort()
     values["trigger"].pop("id", None)
     return values

@@ -59,7 +59,8 @@ def examine(settings: Settings, checks: dict[str, Check]) -> Iterator[Finding]:
         except FloodmarkError as error:
             yield fault(name, error.message, error.hint)
         except Exception as error:  # noqa: BLE001 - what is wrong with one check must not hide the others
-            yield fault(name, f"it could not be looked at: {type(error).__name__}: {error}", "")
+            told = f"it could not be looked at: {type(error).__name__}: {error}"
+            yield fault(name, told, "run it again; if it stays so, this is a fault of Floodmark's")
 
 
 def places(examination: Examination) -> Iterator[Finding]:

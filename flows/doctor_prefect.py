@@ -3,12 +3,12 @@
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import ObjectNotFound
 
+from flows.deploy import automation_of, deployments_of
 from flows.doctor import Check, Examination, same_version
 from infra import probes
 from infra.prefect_server import API_URL
@@ -26,7 +26,7 @@ def prefect_server(examination: Examination) -> Iterator[Finding]:
         yield fault("prefect", f"{API_URL} is not set, so nothing deployed can be seen", f"set {API_URL}")
         return
     told, offset = probes.http_answer(f"{url}/admin/version")
-    yield from same_version("prefect", told.strip('"'), version("prefect"))
+    yield from same_version("prefect", told.strip('"'), probes.installed("prefect"))
     if offset is not None:
         yield diagnosis.clock("the Prefect server", offset)
     if examination.settings.deployment.source is None:
@@ -38,15 +38,10 @@ def prefect_server(examination: Examination) -> Iterator[Finding]:
 
 def _deployed(client: SyncPrefectClient, examination: Examination) -> Iterator[Finding]:
     model, wanted = examination.settings.model, examination.settings.deployment
-    schedules = {
-        f"floodmark-monitor/{model}": wanted.monitor_schedule,
-        f"floodmark-retrain/{model}": wanted.retrain_schedule,
-        f"floodmark-reconcile/{model}": wanted.reconcile_schedule,
-        f"floodmark-score/{model}": wanted.score_schedule,
-    }
-    expected = {name: [cron] if cron else [] for name, cron in schedules.items()}
+    deployments = deployments_of(examination.settings)
+    expected = {f"{item.flow.name}/{model}": [item.cron] if item.cron else [] for item in deployments}
     yield from diagnosis.schedules(expected, {name: _deployment(client, name) for name in expected})
-    yield _automation(client, f"floodmark-retrain-{model}")
+    yield _automation(client, automation_of(model))
     pools = dict.fromkeys((wanted.control_pool, wanted.training_pool))
     yield from diagnosis.workers({name: _pool(client, name) for name in pools}, HEARTBEAT_ALLOWED)
 
@@ -62,7 +57,6 @@ def _deployment(client: SyncPrefectClient, name: str) -> Deployment | None:
         if isinstance(item.schedule, CronSchedule)
     ]
     return Deployment(
-        pool=found.work_pool_name,
         paused=found.paused,
         active_schedules=tuple(cron for cron, active in crons if active),
         inactive_schedules=tuple(cron for cron, active in crons if not active),

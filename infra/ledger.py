@@ -101,12 +101,13 @@ class Ledger:
         return history
 
     def _pack(self, history: History) -> None:
-        """Write the segments that are full and were not there yet."""
-        while len(history.entries) >= (self._segments + 1) * SEGMENT_ENTRIES:
-            first = self._segments * SEGMENT_ENTRIES
-            segment = SEGMENTS.dump_json(history.entries[first : first + SEGMENT_ENTRIES])
-            self.store.create(self._segment_key(self._segments + 1), segment)
-            self._segments += 1
+        """Write the segments that are full and were not there yet; the next append tries again."""
+        with suppress(RetryableError):  # the entry itself is written
+            while len(history.entries) >= (self._segments + 1) * SEGMENT_ENTRIES:
+                first = self._segments * SEGMENT_ENTRIES
+                segment = SEGMENTS.dump_json(history.entries[first : first + SEGMENT_ENTRIES])
+                self.store.create(self._segment_key(self._segments + 1), segment)
+                self._segments += 1
 
     def conclude(self, lane: Lane, record: Record) -> History:
         """Append what became of a claimed step of a lane, behind what others wrote in the meantime.

@@ -31,7 +31,9 @@ def http_answer(url: str) -> tuple[str, timedelta | None]:
         response = httpx.get(url, timeout=TIMEOUT_S, follow_redirects=True)
         response.raise_for_status()
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise RetryableError(f"no good answer: {type(error).__name__}: {error}") from error
+        raise RetryableError(
+            f"no good answer: {type(error).__name__}: {error}", hint="start the server, or mend its address"
+        ) from error
     told = email.utils.parsedate_tz(response.headers.get("date", ""))
     if told is None:
         return response.text.strip(), None

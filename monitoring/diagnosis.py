@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from monitoring.history import History
+from monitoring.history import BOOKKEEPING, History
 from monitoring.incidents import Incident
-from monitoring.records import AlertRecord, ClaimRecord, FailureRecord, MuteRecord, SnoozeRecord
+from monitoring.records import FailureRecord
 from monitoring.retraining import RetrainingPolicy
 
 LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.10, 2 * 2**30
@@ -19,8 +19,6 @@ LEAST_FREE_SHARE, LEAST_FREE_BYTES = 0.10, 2 * 2**30
 
 MOST_CLOCK_OFFSET = timedelta(seconds=30)
 """Signed webhooks are refused, and mutes and budgets end, by the wall clock: minutes matter there."""
-
-SILENT = (AlertRecord, SnoozeRecord, MuteRecord, ClaimRecord)
 
 
 class Severity(Enum):
@@ -43,9 +41,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment as the orchestrator has it: its pool, whether it is paused, and its active schedules."""
+    """A deployment as the orchestrator has it: whether it is paused, and its schedules."""
 
-    pool: str | None
     paused: bool
     active_schedules: tuple[str, ...]
     inactive_schedules: tuple[str, ...]
@@ -82,7 +79,7 @@ def worst(findings: Sequence[Finding]) -> Severity:
 
 def last_step(history: History) -> Finding:
     """Tell whether the newest thing that happened is a failure."""
-    happened = [entry for entry in history.entries if not isinstance(entry.record, SILENT)]
+    happened = [entry for entry in history.entries if not isinstance(entry.record, BOOKKEEPING)]
     newest = happened[-1] if happened else None
     if newest is None:
         return warning(
@@ -186,7 +183,7 @@ def schedules(
             yield fault("deployment", f"{name} is missing", "`floodmark deploy`")
         elif has.paused or (wanted and not has.active_schedules):
             what = "is paused" if has.paused or has.inactive_schedules else "has no schedule"
-            yield fault("deployment", f"{name} {what}", f"`prefect deployment resume {name}`, or its page")
+            yield fault("deployment", f"{name} {what}", f"`prefect deployment schedule resume {name} --all`")
         elif missing := [schedule for schedule in wanted if schedule not in has.active_schedules]:
             yield warning(
                 "deployment",

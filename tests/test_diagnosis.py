@@ -15,6 +15,7 @@ from monitoring.records import (
     FailureRecord,
     PromotionRecord,
     Record,
+    ReleaseRecord,
     SettledRecord,
     WindowRecord,
 )
@@ -58,6 +59,8 @@ def test_the_newest_failure_is_told_until_something_else_happened() -> None:
         "window b failed at 2026-01-05 04:00 UTC, 2 times so: RetryableError: S3 does not answer",
     )
     assert diagnosis.last_step(history_of(FAILED, window("b"))).severity is Severity.SOUND
+    released = ReleaseRecord(step="window b", reason="CancelledRun")
+    assert diagnosis.last_step(history_of(FAILED, released)).severity is Severity.FAULT
 
 
 def test_windows_that_wait_are_a_fault_once_none_was_taken_for_too_long() -> None:
@@ -128,7 +131,7 @@ def test_a_clock_that_is_off_either_way_is_told(sign: int) -> None:
 def deployed(
     *, paused: bool = False, active: tuple[str, ...] = (), inactive: tuple[str, ...] = ()
 ) -> Deployment:
-    return Deployment(pool="p", paused=paused, active_schedules=active, inactive_schedules=inactive)
+    return Deployment(paused=paused, active_schedules=active, inactive_schedules=inactive)
 
 
 def test_schedules_that_are_missing_paused_or_others_are_told() -> None:

@@ -187,3 +187,27 @@ def test_a_long_history_is_read_in_few_calls_and_is_the_same_without_its_segment
     first.write_bytes(b"[")
     with pytest.raises(ConfigurationError, match="is not readable"):
         reopened(ledger).load()
+
+
+@dataclass(frozen=True)
+class FailingStore(LocalStore):
+    """Takes no segments while `failing` is not empty."""
+
+    failing: list[str] = field(default_factory=list)
+
+    def create(self, key: str, data: bytes) -> bool:
+        if self.failing and "-segments/" in key:
+            raise RetryableError("the store is away")
+        return super().create(key, data)
+
+
+def test_an_entry_that_is_written_is_no_failure_because_its_segment_is_not(tmp_path: Path) -> None:
+    store = FailingStore(tmp_path, failing=["yes"])
+    ledger = Ledger.of(store, "model")
+    history = ledger.load()
+    for number in range(SEGMENT_ENTRIES):
+        history = ledger.append(history, bootstrap(str(number)))
+    assert reopened(ledger).load() == history
+    store.failing.clear()
+    ledger.append(history, bootstrap("one more"))
+    assert (tmp_path / f"{ledger.prefix}-segments").is_dir()

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,12 +15,12 @@ import numpy as np
 import pandas as pd
 import psutil
 
-from command import FLOODMARK, environment, floodmark, status
+from command import FLOODMARK, environment, floodmark
 from postgresql_server import serving_postgresql
 from processes import wait_until_nothing_is_left_of
 from s3_server import S3Server, free_ports
 
-PATIENCE = 240
+PATIENCE, LOOP_PATIENCE = 240, 400
 CONFIGURATION = """
 time_column = "time"
 
@@ -29,6 +30,13 @@ mlflow_port = {}
 scorer_port = {}
 receiver_port = {}
 metrics_port = {}
+
+[deployment]
+source = "{}"
+monitor_schedule = ""
+retrain_schedule = ""
+reconcile_schedule = ""
+score_schedule = ""
 
 [retraining]
 bootstrap_windows = 1
@@ -80,11 +88,19 @@ def up(folder: Path, variables: dict[str, str]) -> Iterator["subprocess.Popen[st
             process.kill()
 
 
+def has_champion(home: Path, configuration: Path, client: dict[str, str]) -> bool:
+    """Whether a champion serves by now; there is no ledger yet at first."""
+    told = floodmark(
+        "status", "--json", "--home", home, "--config", configuration, cwd=home.parent, env=client
+    )
+    return told.returncode == 0 and json.loads(told.stdout)["champion"] is not None
+
+
 def test_the_small_loop_runs_on_postgresql_and_s3(tmp_path: Path, s3_server: S3Server) -> None:
     ports = free_ports(5)
     prefect, mlflow, scorer, _, metrics = (f"http://127.0.0.1:{port}" for port in ports)
     home, configuration = tmp_path / "home", tmp_path / "floodmark.toml"
-    configuration.write_text(CONFIGURATION.format(*ports))
+    configuration.write_text(CONFIGURATION.format(*ports, tmp_path / "incoming"))
     write_window(tmp_path / "incoming")
     store = f"s3://{s3_server.bucket}/team"
     with ExitStack() as stack:
@@ -102,16 +118,17 @@ def test_the_small_loop_runs_on_postgresql_and_s3(tmp_path: Path, s3_server: S3S
             "PREFECT_API_URL": f"{prefect}/api",
         }
         stack.enter_context(up(tmp_path, variables))
-        done = floodmark(
-            "run",
-            tmp_path / "incoming",
-            *("--home", home, "--config", configuration),
-            cwd=tmp_path,
-            env=client,
+        assert databases.rows("prefect", "SELECT count(*) FROM deployment") == [(4,)]
+        subprocess.run(
+            [sys.executable, "-m", "prefect", "deployment", "run", "floodmark-monitor/floodmark"],
+            env=environment(client | {"PREFECT_HOME": str(tmp_path / "prefect")}),
+            stdout=subprocess.DEVNULL,
+            check=True,
         )
-        assert (done.returncode, done.stderr) == (0, "")
-        found = status(home, client, "--config", str(configuration))
-        assert found["champion"]["version"] == "1"
+        deadline = time.monotonic() + LOOP_PATIENCE
+        while not has_champion(home, configuration, client):
+            assert time.monotonic() < deadline, (home / "logs" / "training-worker.log").read_text()[-4000:]
+            time.sleep(2)
 
         deadline = time.monotonic() + PATIENCE
         while (ready := httpx.get(f"{scorer}/health/ready")).status_code != 200:
