@@ -1,4 +1,4 @@
-"""The commands by which a person decides: promote, rollback, refuse, mute, unmute."""
+"""The commands by which a person decides: promote, rollback, refuse, retrain, mute, unmute."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from monitoring.steering import (
     mute_by_person,
     promotion_by_person,
     refusal_by_person,
+    retraining_by_person,
     rollback_by_person,
     unmute_by_person,
 )
@@ -64,6 +65,25 @@ def refuse(
     """Send the challenger away that its gates could not decide on; until then no training is decided."""
     settings, past = load_history(config, home, model)
     move_champion(open_registry(settings), past, refusal_by_person(past, version, reason=reason))
+
+
+@app.command()
+def retrain(
+    reason: Reason,
+    home: Home = None,
+    model: Model = None,
+    config: Config = None,
+) -> None:
+    """Ask for a training on the newest windows, whatever cooldown, budget or mute say.
+
+    Whoever runs the loop next carries it out, through the same gates.
+    """
+    settings, past = load_history(config, home, model)
+    record = retraining_by_person(past, settings.retraining, reason=reason)
+    Ledger.of(open_store(settings.store_url, settings.s3), settings.model).append(past, record)
+    typer.echo(f"a training on {', '.join(record.windows)} is asked for: {reason}")
+    deployed = f"`prefect deployment run floodmark-retrain/{settings.model}`"
+    typer.echo(f"`floodmark run SOURCE` carries it out, or {deployed}, or the next run of its schedule")
 
 
 @app.command()

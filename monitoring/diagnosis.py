@@ -119,7 +119,7 @@ def model_age(history: History, policy: RetrainingPolicy) -> Finding:
     return fault(
         "model",
         f"{told}; [retraining] max_age_windows is {policy.max_age_windows}",
-        "`floodmark status` tells what holds its training back; `floodmark retrain --reason TEXT` trains now",
+        "`floodmark status` tells what holds it back; `floodmark retrain --reason TEXT` asks for a training",
     )
 
 

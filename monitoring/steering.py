@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from monitoring.history import History
-from monitoring.records import MuteRecord, PromotionRecord
+from monitoring.history import SET_ASIDE, History
+from monitoring.policy import newest
+from monitoring.records import MuteRecord, PromotionRecord, RetrainRecord
+from monitoring.retraining import RetrainingPolicy, WindowOutlook
 from training.errors import ConfigurationError
 from training.types import PromotionOutcome
 
@@ -122,6 +124,39 @@ def refusal_by_person(history: History, version: str, *, reason: str) -> Promoti
         outcome=PromotionOutcome.REFUSED,
         reason=reason,
     )
+
+
+def retraining_by_person(history: History, policy: RetrainingPolicy, *, reason: str) -> RetrainRecord:
+    """Return the record that asks for a training on the newest windows, whatever holds the policy back.
+
+    Cooldown, budget, and a mute that is in force do not count: a person knows of them. A mute that follows
+    takes it back.
+
+    Raises:
+        ConfigurationError: A training or candidate is under way, or the windows hold too few rows.
+    """
+    training, order = history.unjudged_training(), history.pending_order()
+    under_way = (
+        (training and f"version {training.version} waits for its gates")
+        or (history.challenger and f"version {history.challenger} is undecided")
+        or (order and not history.muted_after(order) and "a training is decided and has not ended")
+    )
+    if under_way:
+        raise ConfigurationError(
+            f"no other training can be asked for: {under_way}",
+            hint="nothing was changed; see `floodmark status`",
+        )
+    sound = (record for record in history.latest_windows.values() if record.outcome not in SET_ASIDE)
+    outlooks = [WindowOutlook(id=record.window.id, rows=record.rows, status=None) for record in sound]
+    least = policy.of if history.champion else policy.bootstrap_windows
+    chosen = newest(outlooks, at_least=least, min_rows=policy.min_rows)
+    if (rows := sum(outlook.rows for outlook in chosen)) < policy.min_rows:
+        raise ConfigurationError(
+            f"all {len(chosen)} windows together hold {rows} rows; [retraining] min_rows is"
+            f" {policy.min_rows}",
+            hint="nothing was changed; wait for more windows, or lower it",
+        )
+    return RetrainRecord(windows=tuple(outlook.id for outlook in chosen), reason=reason)
 
 
 def mute_by_person(now: datetime, *, lasts: str | None, until: datetime | None, reason: str) -> MuteRecord:

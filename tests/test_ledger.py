@@ -17,7 +17,7 @@ from histories import START, bootstrap, judged, quarantined, scored, settled, tr
 from infra.ledger import ENTRIES, SEGMENT_ENTRIES, Ledger, LedgerMovedError, owner
 from infra.local_store import LocalStore
 from monitoring.history import History
-from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, ReleaseRecord
+from monitoring.records import ClaimRecord, Entry, FailureRecord, Record, ReleaseRecord, RetrainRecord
 from monitoring.verdicts import DriftStatus
 from training.errors import ConfigurationError, RetryableError
 
@@ -45,6 +45,7 @@ def reopened(ledger: Ledger) -> Ledger:
             settled("1"),
             ClaimRecord(step="window a"),
             FailureRecord(step="window a", error="S3 is down"),
+            RetrainRecord(windows=("a",), reason="new pump"),
             ReleaseRecord(step="window a", reason="KeyboardInterrupt"),
         ]
     ),

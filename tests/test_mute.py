@@ -1,20 +1,22 @@
-"""A person mutes retraining, ends the mute, and sends a challenger away: pure records, and the commands."""
+"""A person mutes or asks for a retraining, or sends a challenger away: pure records, and the commands."""
 
 import json
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from flows.cli import main
-from histories import bootstrap, history, judged, settled, trained
+from histories import bootstrap, history, judged, quarantined, scored, settled, trained
 from infra.ledger import Ledger
 from infra.local_store import LocalStore
 from infra.settings import load_settings
 from monitoring.history import History
-from monitoring.records import MuteRecord
-from monitoring.steering import mute_by_person, refusal_by_person, unmute_by_person
+from monitoring.records import MuteRecord, Record, RetrainRecord
+from monitoring.retraining import RetrainingPolicy
+from monitoring.steering import mute_by_person, refusal_by_person, retraining_by_person, unmute_by_person
 from training.errors import ConfigurationError
 from training.types import PromotionOutcome
 
@@ -68,6 +70,34 @@ def test_a_waiting_challenger_is_sent_away_and_only_that() -> None:
             refusal_by_person(past, version, reason="no use")
 
 
+FIRST_MODEL = (bootstrap("a"), bootstrap("b"), trained("1", "a", "b"), judged("1"), settled("1"))
+POLICY = RetrainingPolicy(of=2, min_rows=2_500)
+
+
+def test_a_person_asks_for_a_training_on_the_newest_windows_that_hold_the_rows() -> None:
+    muted = MuteRecord(until=NOW, reason="repairs")
+    past = history(*FIRST_MODEL, scored("c"), quarantined("d"), scored("e"), muted)
+    record = retraining_by_person(past, POLICY, reason="new pump")
+    assert (record.windows, record.reason, record.by) == (("b", "c", "e"), "new pump", "person")
+    assert retraining_by_person(past, replace(POLICY, min_rows=1), reason="new pump").windows == ("c", "e")
+    with pytest.raises(ConfigurationError, match="4 windows together hold 4000 rows"):
+        retraining_by_person(past, replace(POLICY, min_rows=4_001), reason="new pump")
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        ([scored("c", retrain_on=("c",))], "is decided"),
+        ([RetrainRecord(windows=("a",), reason="new pump")], "is decided"),
+        ([scored("c"), trained("2", "c")], "version 2 waits for its gates"),
+        ([trained("2", "a"), judged("2", PromotionOutcome.UNDECIDED, "1")], "version 2 is undecided"),
+    ],
+)
+def test_nobody_asks_for_a_second_training_beside_one(after: list[Record], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        retraining_by_person(history(*FIRST_MODEL, *after), replace(POLICY, min_rows=1), reason="x")
+
+
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     monkeypatch.setattr(sys, "argv", ["floodmark", *arguments])
     try:
@@ -100,9 +130,14 @@ def test_the_commands_write_the_ledger_and_status_shows_it(
     assert run(monkeypatch, "unmute", "--reason", "done", *of) == 0
     assert run(monkeypatch, "status", "--json", *of) == 0
     assert json.loads(capsys.readouterr().out.partition("\n")[2])["mute"] is None
+    assert run(monkeypatch, "retrain", "--reason", "new pump", *of) == 0
+    assert "a training on a is asked for: new pump" in capsys.readouterr().out
+    assert ledger.load().pending_order() == RetrainRecord(windows=("a",), reason="new pump")
     before = len(ledger.load().entries)
     for wrong in (
         ["unmute", "--reason", "again"],
+        ["retrain", "--reason", "again"],
+        ["retrain", "--reason", " "],
         ["mute", "--for", "soon", "--reason", "x"],
         ["mute", "--for", "1d"],
     ):
